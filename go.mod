@@ -1,0 +1,3 @@
+module github.com/caisson-dev/caisson
+
+go 1.26
