@@ -1,0 +1,137 @@
+// Package driver is the contract between Caisson and a tier: how a plan becomes
+// a running box. Everything else about a box (exec, files, terminals, ports,
+// metering) is written once, above, over the byte stream that a driver returns.
+//
+// Package drivertest is the contract as tests. A driver is finished when
+// drivertest passes whole.
+package driver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/policy"
+)
+
+// ErrUnsupported is returned by an operation that the driver's Capabilities
+// say it lacks. Callers look at Capabilities first; the error is for those who
+// did not.
+var ErrUnsupported = errors.New("driver: operation not supported by this tier")
+
+// Driver realises one tier on one host. It holds no state of its own: two
+// drivers of one tier on one host do not know of each other. All methods may
+// be called concurrently.
+type Driver interface {
+	// Tier names the tier.
+	Tier() api.Tier
+
+	// Capabilities says what boxes of this driver can do. It is constant.
+	Capabilities() Capabilities
+
+	// Probe reports what this host can do, each feature with its strength, the
+	// reason and the fix. Depth decides what it may cost.
+	Probe(ctx context.Context, depth Depth) api.Probe
+
+	// Create starts a box. It returns when the guest inside has built the root,
+	// taken its identity and tested itself, or with an error when nothing of
+	// the box is left. The returned Box is the caller's to Destroy.
+	Create(ctx context.Context, spec Spec) (Box, error)
+
+	// Restore starts a box from a checkpoint that this driver wrote. The new box
+	// is a new generation; its workload stays frozen until the guest was given
+	// its new identity and thawed. Needs Capabilities.Checkpoint.
+	Restore(ctx context.Context, spec Spec, checkpoint string) (Box, error)
+}
+
+// Depth says how much a Probe may do.
+type Depth uint8
+
+// The depths.
+const (
+	// ProbeQuick looks, and starts nothing: it is on the path of every run.
+	ProbeQuick Depth = iota
+	// ProbeFull tries what it reports, by starting real processes or a VM.
+	ProbeFull
+)
+
+// Capabilities describe a driver as data. The zero value can do nothing extra.
+type Capabilities struct {
+	Descriptors bool // streams carry descriptors: guest.Stream.SendDescriptors works
+	SharedFiles bool // host folders can be shared live (workspace mode direct)
+	Images      bool // takes images beside "host"
+	Wire        bool // can give a box a packet endpoint
+	Pause       bool // Pause and Resume
+	Checkpoint  bool // Checkpoint and Restore
+	Fork        bool // Fork
+	Remote      bool // the box's files are not on this host
+}
+
+// Spec is all that a driver is told of one sandbox.
+type Spec struct {
+	ID   string       // unique on this host; [a-z0-9-]
+	Plan *policy.Plan // not changed by the driver
+	// Dir is the sandbox's own folder on the host, mode 0700, absolute. The driver may keep
+	// files in it under names that start with "driver-"; the folder's owner removes it.
+	Dir string
+}
+
+// Box is one running sandbox. Methods may be called concurrently; after Destroy
+// every one returns an error but Wait and Destroy.
+type Box interface {
+	// Generation counts from 1 and grows with each restore.
+	Generation() uint64
+
+	// Stream is the byte stream to the guest of this generation. There is one;
+	// every call returns the same. Its reader sees EOF when the box is gone.
+	Stream() guest.Stream
+
+	// PID is the host's process id of the box's first process, 0 where there
+	// is none on this host.
+	PID() int
+
+	// Pause stops every program of the box and keeps its memory; Resume lets it
+	// go on. Both may be repeated. Need Capabilities.Pause.
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+
+	// Checkpoint writes state, memory and files of the paused box into the empty
+	// folder dir. Needs Capabilities.Checkpoint.
+	Checkpoint(ctx context.Context, dir string) error
+
+	// Fork makes n boxes of this one's state, each under its own spec. It gives
+	// all or none. Needs Capabilities.Fork.
+	Fork(ctx context.Context, specs []Spec) ([]Box, error)
+
+	// Stats is what the box uses now.
+	Stats(ctx context.Context) (Stats, error)
+
+	// Wait returns when the box has ended, however it ended, and says why. Many
+	// may wait. It returns early only with ctx's error.
+	Wait(ctx context.Context) (Exit, error)
+
+	// Destroy ends the box at once and returns when nothing of it is left on the
+	// host: no process, mount, namespace, cgroup or driver file. It may be repeated, and
+	// does not depend on anything inside. A ctx that ends stops the waiting, not
+	// the killing.
+	Destroy(ctx context.Context) error
+}
+
+// Exit says how a box ended. A box ends when its first process does: that is
+// never the exit code of the user's command, which the guest's stream carries.
+type Exit struct {
+	Destroyed bool   // by Destroy
+	Reason    string // in words, otherwise: "guest was killed", "memory: 4 GiB limit"
+	Limit     string // the limit that ended it: "memory", "wall", "pids", ...; "" if none
+}
+
+// Stats is the use of a box. Fields that a tier cannot measure are 0.
+type Stats struct {
+	CPU       time.Duration // used since the start
+	Memory    int64         // bytes now (PSS or cgroup usage)
+	Processes int
+	Disk      int64 // bytes of the box's own layers and scratch
+}
