@@ -9,7 +9,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/caisson-dev/caisson/api"
