@@ -1,1 +1,86 @@
-# See README.md.
+# make        builds bin/caisson and its guest: needs Go and make, nothing else.
+# make demo   builds, then runs a command in a box and shows what it cannot see.
+# make check  what to run before every commit: vet, lint, layers, short tests, cross-compiles.
+# make test   all tests as who you are.
+# make ci     what CI runs: installs what tests need (as root), then all tests, as root and as an ordinary user.
+# make night  the slow half: race detector, fuzzing, start-up benchmark.
+
+MODULE    := github.com/caisson-dev/caisson
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GOOS      := $(shell go env GOOS)
+GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+STRIP     := -s -w
+GUEST_MAX := 4194304
+FUZZTIME  ?= 60s
+
+# Versions of the tools; they are run, not installed, and are no part of go.mod.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
+
+# Tests that need the built binaries find them here.
+export CAISSON_BIN := $(CURDIR)/bin
+
+.PHONY: all build guest demo check lint short cross test ci night race fuzz bench clean
+
+all: build
+
+# The guest is built first: caisson refuses a guest with another digest than
+# the one it was linked with. Off Linux there is no box, only the client.
+ifeq ($(GOOS),linux)
+build: guest
+	$(GO_BUILD) -ldflags "$(STRIP) -X $(MODULE)/internal/cli.version=$(VERSION) \
+		-X $(MODULE)/internal/stage.guestDigest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1)" -o bin/caisson ./cmd/caisson
+	@if [ -d escape/probe ]; then echo "$(GO_BUILD) -o bin/caisson-probe ./escape/probe"; $(GO_BUILD) -ldflags "$(STRIP)" -o bin/caisson-probe ./escape/probe; fi
+else
+build:
+	$(GO_BUILD) -ldflags "$(STRIP) -X $(MODULE)/internal/cli.version=$(VERSION)" -o bin/caisson ./cmd/caisson
+endif
+
+guest:
+	@mkdir -p bin
+	$(GO_BUILD) -ldflags "$(STRIP)" -o bin/caisson-guest ./cmd/caisson-guest
+	@size=$$(wc -c < bin/caisson-guest); if [ "$$size" -ge $(GUEST_MAX) ]; then \
+		echo "bin/caisson-guest has $$size bytes: it must stay under $(GUEST_MAX)" >&2; rm -f bin/caisson-guest; exit 1; fi
+
+demo: build
+	bin/caisson run -- sh docs/demo.sh
+
+check: lint build short cross
+
+lint:
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	@unformatted=$$(go run $(GOFUMPT) -l .); if [ -n "$$unformatted" ]; then echo "not gofumpt-formatted:" $$unformatted >&2; exit 1; fi
+
+short:
+	go test -short ./...
+
+# The client compiles everywhere; a box there is a clear error.
+cross:
+	GOOS=darwin GOARCH=arm64 $(GO_BUILD) -o /dev/null ./cmd/caisson
+	GOOS=windows GOARCH=amd64 $(GO_BUILD) -o /dev/null ./cmd/caisson
+	GOOS=linux GOARCH=arm64 $(GO_BUILD) -o /dev/null ./cmd/caisson
+	GOOS=linux GOARCH=arm64 $(GO_BUILD) -o /dev/null ./cmd/caisson-guest
+
+test: build
+	go test -count=1 ./...
+
+ci:
+	./.ci/run
+
+night: build race fuzz bench
+
+race:
+	CGO_ENABLED=1 go test -race -count=1 ./...
+
+fuzz:
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do \
+		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' "$$file"); do \
+			echo "$$file $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+		done; done
+
+bench: build
+	bin/caisson bench start
+
+clean:
+	rm -rf bin .cache
