@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain makes the test binary be `caisson` where a script runs it: the
+// scripts see the real main, in a process of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"caisson": func() { os.Exit(Main(os.Args[1:])) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("NL", "\n")
+			env.Setenv("ESC", "\x1b")
+			for name, dir := range map[string]string{
+				"HOME":            env.WorkDir + "/home",
+				"XDG_CONFIG_HOME": env.WorkDir + "/config",
+				"CAISSON_STATE":   env.WorkDir + "/state",
+			} {
+				env.Setenv(name, dir)
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	})
+}
+
+// exits CODE COMMAND ARGS...: the command must end with exactly that code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended interface{ ExitCode() int }
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		code = ended.ExitCode()
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d\n%s%s", code, want, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
