@@ -6,9 +6,10 @@
 # make night  the slow half: race detector, fuzzing, start-up benchmark.
 
 MODULE    := github.com/caisson-dev/caisson
-VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOOS      := $(shell go env GOOS)
-GO_BUILD  := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+GO_BUILD  := CGO_ENABLED=0 go build -trimpath
+# The commit is recorded where git will tell it (not in a tree that another user owns).
+VCS       := -buildvcs=$(shell git rev-parse -q --verify HEAD >/dev/null 2>&1 && echo true || echo false)
 STRIP     := -s -w
 GUEST_MAX := 4194304
 FUZZTIME  ?= 60s
@@ -28,17 +29,16 @@ all: build
 # the one it was linked with. Off Linux there is no box, only the client.
 ifeq ($(GOOS),linux)
 build: guest
-	$(GO_BUILD) -ldflags "$(STRIP) -X $(MODULE)/internal/cli.version=$(VERSION) \
-		-X $(MODULE)/internal/stage.guestDigest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1)" -o bin/caisson ./cmd/caisson
-	@if [ -d escape/probe ]; then echo "$(GO_BUILD) -o bin/caisson-probe ./escape/probe"; $(GO_BUILD) -ldflags "$(STRIP)" -o bin/caisson-probe ./escape/probe; fi
+	$(GO_BUILD) $(VCS) -ldflags "$(STRIP) -X $(MODULE)/internal/stage.guestDigest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1)" -o bin/caisson ./cmd/caisson
+	@if [ -d escape/probe ]; then set -x; $(GO_BUILD) -buildvcs=false -ldflags "$(STRIP)" -o bin/caisson-probe ./escape/probe; fi
 else
 build:
-	$(GO_BUILD) -ldflags "$(STRIP) -X $(MODULE)/internal/cli.version=$(VERSION)" -o bin/caisson ./cmd/caisson
+	$(GO_BUILD) $(VCS) -ldflags "$(STRIP)" -o bin/caisson ./cmd/caisson
 endif
 
 guest:
 	@mkdir -p bin
-	$(GO_BUILD) -ldflags "$(STRIP)" -o bin/caisson-guest ./cmd/caisson-guest
+	$(GO_BUILD) -buildvcs=false -ldflags "$(STRIP)" -o bin/caisson-guest ./cmd/caisson-guest
 	@size=$$(wc -c < bin/caisson-guest); if [ "$$size" -ge $(GUEST_MAX) ]; then \
 		echo "bin/caisson-guest has $$size bytes: it must stay under $(GUEST_MAX)" >&2; rm -f bin/caisson-guest; exit 1; fi
 
@@ -57,10 +57,10 @@ short:
 
 # The client compiles everywhere; a box there is a clear error.
 cross:
-	GOOS=darwin GOARCH=arm64 $(GO_BUILD) -o /dev/null ./cmd/caisson
-	GOOS=windows GOARCH=amd64 $(GO_BUILD) -o /dev/null ./cmd/caisson
-	GOOS=linux GOARCH=arm64 $(GO_BUILD) -o /dev/null ./cmd/caisson
-	GOOS=linux GOARCH=arm64 $(GO_BUILD) -o /dev/null ./cmd/caisson-guest
+	GOOS=darwin GOARCH=arm64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson
+	GOOS=windows GOARCH=amd64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson
+	GOOS=linux GOARCH=arm64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson
+	GOOS=linux GOARCH=arm64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson-guest
 
 test: build
 	go test -count=1 ./...
