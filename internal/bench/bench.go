@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -68,6 +70,9 @@ func Start(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if err := o.findBinaries(); err != nil {
+		return Report{}, err
+	}
 	dir, remove, err := workspace(o.Workspace, who)
 	if err != nil {
 		return Report{}, err
@@ -94,6 +99,7 @@ func Start(ctx context.Context, o Options) (Report, error) {
 	return r, nil
 }
 
+// complete fills what was left out and refuses what cannot be measured.
 func (o *Options) complete() error {
 	if o.Rounds == 0 {
 		o.Rounds = 60
@@ -104,6 +110,15 @@ func (o *Options) complete() error {
 	if o.Seed == 0 {
 		o.Seed = 1
 	}
+	for _, name := range o.Peers {
+		if !slices.Contains(peerNames(), name) {
+			return fmt.Errorf("unknown peer %q: there are %s", name, strings.Join(peerNames(), ", "))
+		}
+	}
+	return nil
+}
+
+func (o *Options) findBinaries() error {
 	if o.Caisson == "" {
 		self, err := os.Executable()
 		if err != nil {

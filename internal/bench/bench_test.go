@@ -114,9 +114,19 @@ init net @1 ms, 0.5 ms clock, 1024 bytes, 7 allocs
 	}
 }
 
-func TestUnknownPeer(t *testing.T) {
-	_, err := choosePeers(Options{Peers: []string{"docker"}}, account{home: "/home/x"}, "/tmp")
-	if err == nil || !strings.Contains(err.Error(), "bare, bubblewrap, caisson") {
-		t.Errorf("error %v does not say which peers there are", err)
+func TestOptionsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    Options
+		want string
+	}{
+		{"unknown peer", Options{Peers: []string{"docker"}}, "bare, bubblewrap, caisson"},
+		{"no rounds", Options{Rounds: -1}, "measure nothing"},
+		{"no binary", Options{Caisson: "/nonexistent/caisson"}, "/nonexistent/caisson"},
+		{"no user", Options{User: "nobody-of-that-name"}, "nobody-of-that-name"},
+	} {
+		if _, err := Start(t.Context(), c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one that says %q", c.name, err, c.want)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // peer is a command that runs `true` its own way.
@@ -17,8 +16,15 @@ type peer struct {
 	version []string // a command whose first line says what it is; nil: none
 }
 
-// baselinePeer is what ratios refer to.
-const baselinePeer = "bubblewrap"
+// The peers. Ratios refer to baselinePeer.
+const (
+	barePeer     = "bare"
+	baselinePeer = "bubblewrap"
+	ownPeer      = "caisson"
+)
+
+// peerNames are the peers in the order of the table.
+func peerNames() []string { return []string{barePeer, baselinePeer, ownPeer} }
 
 // knownPeers in the order of the table. A peer without argv is not installed.
 func knownPeers(o Options, who account, dir string) ([]peer, error) {
@@ -27,9 +33,9 @@ func knownPeers(o Options, who account, dir string) ([]peer, error) {
 		return nil, fmt.Errorf("find a command to run: %w", err)
 	}
 	peers := []peer{
-		{name: "bare", argv: []string{command}},
+		{name: barePeer, argv: []string{command}},
 		{name: baselinePeer},
-		{name: "caisson", argv: []string{o.Caisson, "run", "--", command}, version: []string{o.Caisson, "version"}},
+		{name: ownPeer, argv: []string{o.Caisson, "run", "--", command}, version: []string{o.Caisson, "version"}},
 	}
 	bwrap, err := exec.LookPath("bwrap")
 	switch {
@@ -46,15 +52,6 @@ func choosePeers(o Options, who account, dir string) ([]peer, error) {
 	known, err := knownPeers(o, who, dir)
 	if err != nil {
 		return nil, err
-	}
-	var names []string
-	for _, p := range known {
-		names = append(names, p.name)
-	}
-	for _, want := range o.Peers {
-		if !slices.Contains(names, want) {
-			return nil, fmt.Errorf("unknown peer %q: there are %s", want, strings.Join(names, ", "))
-		}
 	}
 	var chosen []peer
 	for _, p := range known {

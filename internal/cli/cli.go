@@ -78,6 +78,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.ui.err)
 	makeGroup(root)
 	root.AddCommand(
+		newBench(a),
 		newVersion(a),
 		newCompletion(a),
 	)
