@@ -4,5 +4,5 @@
 echo "I am      $(id -un 2>/dev/null || id -u), uid $(id -u), process $$ of $(ls -d /proc/[0-9]* | wc -l)"
 echo "here      $PWD: $(ls -A | wc -l) entries"
 echo "my home   $HOME: $(ls -A "$HOME" 2>/dev/null | wc -l) entries"
-echo "network   $(tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d '\n')"
+echo "network   $(tail -n +3 /proc/net/dev | cut -d: -f1 | xargs)"
 getent hosts example.org >/dev/null && echo "names     example.org resolves" || echo "names     example.org does not resolve"
