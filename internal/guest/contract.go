@@ -10,8 +10,8 @@
 package guest
 
 import (
-	"context"
 	"io"
+	"syscall"
 	"time"
 )
 
@@ -67,10 +67,15 @@ type Command struct {
 // Process is a program that was started inside, as seen from outside.
 type Process struct {
 	PID    int            // inside
-	Stdin  io.WriteCloser // nil with Descriptors
-	Stdout io.Reader      // nil with Descriptors; not reading it blocks the program, nothing else
-	Stderr io.Reader      // nil with Descriptors or Terminal
+	Stdin  io.WriteCloser // nil with Descriptors; Close is the program's end of input
+	Stdout io.ReadCloser  // nil with Descriptors; not reading it blocks the program, nothing else
+	Stderr io.ReadCloser  // nil with Descriptors or Terminal; Close: what comes is refused
 
+	client  *Client
+	ch      *channel
+	exited  chan struct{} // closed when exit is known
+	exit    Exit
+	stopped chan struct{}
 }
 
 // Exit is how a program ended.
@@ -81,7 +86,9 @@ type Exit struct {
 }
 
 // StartError says why a program could not be started: Errno is the host's
-// number (ENOENT, EACCES, ...), Step what was tried.
+// number (ENOENT, EACCES, ...), Step what was tried. The other calls return it
+// too where the guest refused; Step then names the call. It unwraps to the
+// syscall.Errno.
 type StartError struct {
 	Step  string // "exec", "chdir", "terminal", ...
 	Errno int
@@ -90,6 +97,14 @@ type StartError struct {
 
 // Error returns the text.
 func (e *StartError) Error() string { return e.Step + ": " + e.Text }
+
+// Unwrap returns the errno, so that errors.Is(err, syscall.ENOENT) works.
+func (e *StartError) Unwrap() error {
+	if e.Errno == 0 {
+		return nil
+	}
+	return syscall.Errno(e.Errno)
+}
 
 // Identity is what makes a box this box and not the one that it was copied
 // from. It is given before the first thaw after a restore.
@@ -102,27 +117,49 @@ type Identity struct {
 }
 
 // Handler is the inner side: what the agent does for each call. Calls come
-// concurrently. An error of any method goes back to the caller as text (and
-// errno for a *StartError).
+// concurrently. An error of any method goes back to the caller as text, with
+// step and errno where it is (or wraps) a *StartError or a syscall.Errno.
 type Handler interface {
 	// Start starts cmd. With descriptors, they are in cmd.Descriptors and become the
-	// handler's to close; else the handler uses io: it reads Stdin until EOF and
-	// closes Stdout and Stderr at their end. exited is called once, when the
-	// program itself has ended, even if a grandchild keeps the output open.
-	Start(cmd Command, io StdIO, exited func(Exit)) (Program, error)
-	// DialPort connects to a port on the loopback inside.
-	DialPort(port uint16) (io.ReadWriteCloser, error)
+	// handler's to close, also when it returns an error; else the handler uses io: it
+	// reads Stdin until EOF, or closes it when the program no longer reads, and closes
+	// Stdout and Stderr at their end. With an error it touches io no more.
+	Start(cmd Command, io StdIO, events Events) (Program, error)
+	// DialPort connects to a port on the loopback inside. The connection is closed
+	// by the caller.
+	DialPort(port uint16) (Conn, error)
 	Freeze() error // stop every program; repeated is the same
 	Thaw() error
 	Identify(Identity) error
 }
 
+// Conn is a connection to a port inside. CloseWrite ends what is sent and
+// leaves the other direction open; Close ends both.
+type Conn interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+}
+
 // StdIO is a program's input and output as channels of the stream. For a
-// terminal Stderr is nil.
+// terminal Stderr is nil; with descriptors all are. Closing Stdin says that
+// nobody reads it any more: writing to it outside then fails. A write to Stdout
+// or Stderr fails with ErrReset when the other side no longer reads. When Exited was called
+// and both outputs are closed, Stdin is closed by itself.
 type StdIO struct {
-	Stdin  io.Reader
+	Stdin  io.ReadCloser
 	Stdout io.WriteCloser
 	Stderr io.WriteCloser
+}
+
+// Events is how a handler reports what happens to a program. Neither function
+// ever blocks, and both may be called before Start has returned.
+type Events struct {
+	// Exited is called once, when the program itself has ended, even if a
+	// grandchild keeps the output open.
+	Exited func(Exit)
+	// Stopped is called when a terminal's foreground program was stopped (^Z).
+	// Repeated calls until Continue count as one.
+	Stopped func()
 }
 
 // Program is a started program on the inner side.
@@ -132,16 +169,21 @@ type Program interface {
 	// (the foreground group of its terminal).
 	Signal(signal int, group bool) error
 	Resize(Size) error
+	// Continue lets a stopped program go on, in the foreground of its terminal.
+	Continue() error
 }
 
 // The outer side, implemented by Client:
 //
-//	Dial(ctx, stream) (*Client, error)        reads Hello; Hello.Failed is returned as *SetupError
-//	(*Client).Hello() Hello
+//	Open(stream) *Client                      waits for nothing: a Start may follow at once
+//	Dial(ctx, stream) (*Client, error)        Open and Ready; closes the stream on error
+//	(*Client).Ready(ctx) (Hello, error)       waits for Hello; Hello.Failed is returned as *SetupError
+//	(*Client).Hello() Hello                   zero until Ready
 //	(*Client).Start(ctx, Command) (*Process, error)   error is *StartError where the guest refused
-//	(*Client).DialPort(ctx, port) (io.ReadWriteCloser, error)
+//	(*Client).DialPort(ctx, port) (Conn, error)
 //	(*Client).Freeze(ctx), Thaw(ctx), Identify(ctx, Identity) error
 //	(*Client).Done() <-chan struct{}          the stream ended; Err says why
+//	(*Client).Close() error                   ends the stream
 //	(*Process).Signal(signal int, group bool) error
 //	(*Process).Resize(Size) error
 //	(*Process).Wait(ctx) (Exit, error)        error: the stream ended before the exit was known
@@ -152,4 +194,8 @@ type Program interface {
 //
 //	Serve(stream Stream, hello Hello, h Handler) error   returns when the stream ends
 //	Fail(w io.Writer, hello Hello) error                 writes a Hello that says why set-up failed
-var _ = context.Background
+//
+// Messages that precede the stream, for the set-up:
+//
+//	WriteMessage(w, p) error; ReadMessage(r, max) ([]byte, error); Encoder; Decoder
+//	FromFD(fd) (Stream, error)                           over a SOCK_STREAM socketpair, with descriptors

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package guest
+
+// closeDescriptors has nothing to close: no transport here carries descriptors.
+func closeDescriptors([]int) {}
