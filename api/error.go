@@ -29,6 +29,7 @@ const (
 	CodeGone        Code = "gone"            // it was there; the message says why it ended
 	CodeNotExec     Code = "not-executable"  // the command cannot be executed (exit 126)
 	CodeNoCommand   Code = "command-missing" // the command was not found (exit 127)
+	CodeLimit       Code = "limit"           // a limit ended it
 	CodeInternal    Code = "internal"        // "cannot happen": a defect of ours
 )
 

@@ -35,9 +35,11 @@ type Driver interface {
 	// reason and the fix. Depth decides what it may cost.
 	Probe(ctx context.Context, depth Depth) api.Probe
 
-	// Create starts a box. It returns when the guest inside has built the root,
-	// taken its identity and tested itself, or with an error when nothing of
-	// the box is left. The returned Box is the caller's to Destroy.
+	// Create starts a box, or returns an error when nothing of it is left. It
+	// returns as soon as whatever must end the box holds it and the stream is
+	// there; that the root stands and has tested itself, the guest says in its Hello, so a
+	// caller may send the first command without waiting for it. The returned Box
+	// is the caller's to Destroy, also when the Hello tells a failure.
 	Create(ctx context.Context, spec Spec) (Box, error)
 
 	// Restore starts a box from a checkpoint that this driver wrote. The new box

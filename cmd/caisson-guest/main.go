@@ -1,0 +1,48 @@
+// Command caisson-guest is what runs in and beside a box: the stage and then
+// the guest as its PID 1, the watcher outside, and the leader of a terminal's
+// session. It is started by caisson alone.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/guest/agent"
+	"github.com/caisson-dev/caisson/internal/stage"
+)
+
+// The thread-group leader is main's alone: the stem, which enters the box's
+// Landlock domain, must be another thread. Only here is it certain which runs.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stage.Die()
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 1 && args[0] == "stage":
+		s, stream, stem, err := stage.Enter()
+		if err != nil {
+			return err
+		}
+		hello := guest.Hello{Version: guest.Version, Sandbox: s.ID, Generation: s.Generation, PID: os.Getpid()}
+		return guest.Serve(stream, hello, agent.New(s.ID, stem))
+	case len(args) == 3 && args[0] == "watch":
+		wall, err := strconv.ParseInt(args[2], 10, 64)
+		if err != nil {
+			return fmt.Errorf("parse wall time: %w", err)
+		}
+		return stage.Watch(args[1], time.Duration(wall))
+	case len(args) > 1 && args[0] == "tty":
+		os.Exit(agent.Shim(args[1:]))
+	}
+	return fmt.Errorf("caisson-guest is started by caisson, not by hand")
+}

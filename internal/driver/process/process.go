@@ -1,0 +1,160 @@
+//go:build linux
+
+// Package process is the driver of the process tier: a box is a set of
+// namespaces around our own guest, with a root that is built from the host's
+// folders, read-only, and nothing else. The boundary is the host's kernel,
+// narrowed; the stage draws it.
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/policy"
+	"github.com/caisson-dev/caisson/internal/stage"
+)
+
+// New returns the driver. dir is a folder of ours in which the guest's binary
+// is placed, on a file system that allows execution.
+func New(dir string) driver.Driver { return process{dir} }
+
+type process struct{ dir string }
+
+func (process) Tier() api.Tier { return api.TierProcess }
+
+func (process) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Descriptors: true, SharedFiles: true}
+}
+
+// Create starts a box; see driver.Driver.
+func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+	launch, err := translate(spec)
+	if err != nil {
+		return nil, err
+	}
+	if launch.Guest, err = stage.Place(d.dir); err != nil {
+		return nil, &api.Error{
+			Code: api.CodeHost, Message: err.Error(),
+			Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",
+		}
+	}
+	p, err := stage.Start(launch)
+	if err != nil {
+		return nil, explain(err)
+	}
+	b := &box{p: p}
+	// Nothing may run in a box that nobody is sure to end.
+	select {
+	case <-p.Ready():
+		return b, nil
+	case <-p.Ended():
+		// The guest's Hello, if it could send one, says more than its end.
+		return b, nil
+	case <-ctx.Done():
+		p.Destroy()
+		return nil, fmt.Errorf("create box: %w", ctx.Err())
+	}
+}
+
+func (process) Restore(context.Context, driver.Spec, string) (driver.Box, error) {
+	return nil, driver.ErrUnsupported
+}
+
+// translate turns a plan into what the stage builds. A part of the plan that
+// it has no words for is refused, never left out.
+func translate(spec driver.Spec) (stage.Launch, error) {
+	p := spec.Plan
+	switch {
+	case p.Tier != api.TierProcess:
+		return stage.Launch{}, fmt.Errorf("create box: the plan is for tier %q", p.Tier)
+	case p.Image != "host":
+		return stage.Launch{}, notBuilt("image " + p.Image + " in tier process")
+	case !p.Sealed:
+		return stage.Launch{}, notBuilt("a network")
+	case len(p.Credentials) > 0 || len(p.Git) > 0 || len(p.Services) > 0:
+		return stage.Launch{}, notBuilt("credentials, git or services")
+	}
+	root := os.Geteuid() == 0
+	l := stage.Launch{
+		Dir:  spec.Dir,
+		Wall: time.Duration(p.Lifetime.Wall),
+		Setup: stage.Setup{
+			ID: spec.ID, Generation: 1, Hostname: p.Hostname,
+			UID: p.User.HostUID, GID: p.User.HostGID,
+			FromRoot: root, IDMap: p.User.IDMap, Nested: p.Nested,
+			Disk: int64(p.Limits.Disk), OpenFiles: uint64(p.Limits.OpenFiles),
+			CPUs: int(p.Limits.CPUs + 0.999),
+		},
+		WorkspaceUID: p.User.WorkspaceUID, WorkspaceGID: p.User.WorkspaceGID,
+	}
+	for _, m := range p.Mounts {
+		kind, ok := mountKinds[m.Kind]
+		if !ok {
+			return stage.Launch{}, fmt.Errorf("create box: unknown kind of mount for %s", m.Target)
+		}
+		l.Setup.Mounts = append(l.Setup.Mounts, stage.Mount{
+			Kind: kind, Source: m.Source, Target: m.Target, Writable: m.Writable,
+			NoExec: m.NoExec, Optional: m.Optional, IDMap: m.IDMap, Mode: m.Mode, Data: m.Data,
+		})
+	}
+	return l, nil
+}
+
+var mountKinds = map[policy.MountKind]stage.MountKind{
+	policy.MountBind:  stage.MountBind,
+	policy.MountTmpfs: stage.MountTmpfs,
+	policy.MountFile:  stage.MountFile,
+	policy.MountLink:  stage.MountLink,
+	policy.MountProc:  stage.MountProc,
+	policy.MountDev:   stage.MountDev,
+	policy.MountHide:  stage.MountHide,
+}
+
+func notBuilt(what string) error {
+	return &api.Error{
+		Code: api.CodeNotBuilt, Message: what + " is not in this build",
+		Hint: "remove it from the policy",
+	}
+}
+
+// box is one running box of the tier.
+type box struct{ p *stage.Process }
+
+func (b *box) Generation() uint64   { return 1 }
+func (b *box) Stream() guest.Stream { return b.p.Stream }
+func (b *box) PID() int             { return b.p.PID }
+
+func (*box) Pause(context.Context) error              { return driver.ErrUnsupported }
+func (*box) Resume(context.Context) error             { return driver.ErrUnsupported }
+func (*box) Checkpoint(context.Context, string) error { return driver.ErrUnsupported }
+func (*box) Fork(context.Context, []driver.Spec) ([]driver.Box, error) {
+	return nil, driver.ErrUnsupported
+}
+
+// Wait returns when the box has ended; see driver.Box.
+func (b *box) Wait(ctx context.Context) (driver.Exit, error) {
+	select {
+	case <-b.p.Ended():
+	case <-ctx.Done():
+		return driver.Exit{}, ctx.Err()
+	}
+	destroyed, limit, reason := b.p.Outcome()
+	return driver.Exit{Destroyed: destroyed, Limit: limit, Reason: reason}, nil
+}
+
+// Destroy ends the box; see driver.Box.
+func (b *box) Destroy(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { b.p.Destroy(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,330 @@
+package stage
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caisson-dev/caisson/internal/guest"
+)
+
+// Launch says how to start a box.
+type Launch struct {
+	Guest string // path of the guest's binary: see Place
+	Setup Setup
+	Dir   string        // the sandbox's folder, which the watcher removes if the keeper dies
+	Wall  time.Duration // 0: no limit
+	// With Setup.IDMap: the ids of the workspace's owner, which appear inside as Setup.UID and GID.
+	WorkspaceUID, WorkspaceGID int
+}
+
+// Process is a launched box, seen from the keeper: its PID 1 and its watcher.
+type Process struct {
+	PID    int
+	Stream guest.Stream
+
+	pidfd    int
+	control  int // socket to the watcher
+	watchPID int
+	watchFD  int // pidfd of the watcher
+	stderr   int // memfd: what a dying guest said
+	words    string
+
+	ended     chan struct{} // the box's PID 1 was reaped
+	watchDone chan struct{} // the watcher ended
+	ready     chan struct{} // the watcher holds the box
+	mu        sync.Mutex
+	wall      bool // the watcher ended the box for its wall time
+	destroyed bool
+	lost      bool // the watcher died before the box
+}
+
+// Start clones the guest into new namespaces and starts its watcher. It returns
+// as soon as both run: that the root stands, the guest says in its Hello. On an error nothing is left.
+func Start(l Launch) (*Process, error) {
+	ours, theirs, err := socketpair()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(theirs)
+	stream, err := guest.FromFD(ours)
+	if err != nil {
+		unix.Close(ours)
+		return nil, fmt.Errorf("open stream: %w", err)
+	}
+	p := &Process{
+		Stream: stream, pidfd: -1, control: -1, watchFD: -1, stderr: -1,
+		ended: make(chan struct{}), watchDone: make(chan struct{}), ready: make(chan struct{}),
+	}
+	if p.stderr, err = unix.MemfdCreate("guest", unix.MFD_CLOEXEC); err != nil {
+		p.Stream.Close()
+		return nil, fmt.Errorf("make memfd: %w", err)
+	}
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		p.release()
+		return nil, fmt.Errorf("open /dev/null: %w", err)
+	}
+	defer unix.Close(null)
+	if err := p.fork(&l, null, theirs); err != nil {
+		p.release()
+		return nil, err
+	}
+	if err := p.watch(&l, null); err != nil {
+		p.kill()
+		<-p.ended
+		p.release()
+		return nil, err
+	}
+	if err := guest.WriteMessage(p.Stream, l.Setup.encode()); err != nil {
+		// A guest that is dead already says more by its end.
+		p.Destroy()
+		return nil, fmt.Errorf("send setup: %w%s", err, p.LastWords())
+	}
+	return p, nil
+}
+
+func socketpair() (ours, theirs int, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, -1, fmt.Errorf("make socket pair: %w", err)
+	}
+	return fds[0], fds[1], nil
+}
+
+// setupCaps are what the inner half needs in its own user namespace, raised as
+// ambient since it is not root there.
+var setupCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// fork clones PID 1 of the box from a thread that lives as long as the box:
+// PDEATHSIG follows the thread, not the process.
+func (p *Process) fork(l *Launch, null, stream int) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		attr := &syscall.SysProcAttr{
+			Cloneflags: namespaces,
+			Pdeathsig:  syscall.SIGKILL,
+			PidFD:      &p.pidfd,
+			Setsid:     true,
+		}
+		files := []uintptr{uintptr(null), uintptr(null), uintptr(p.stderr), uintptr(stream)}
+		if l.Setup.FromRoot {
+			if l.Setup.IDMap {
+				ns, err := idmapNamespace(l)
+				if err != nil {
+					started <- err
+					return
+				}
+				defer unix.Close(ns)
+				files = append(files, uintptr(ns))
+			}
+		} else {
+			attr.Cloneflags |= unix.CLONE_NEWUSER
+			attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: l.Setup.UID, HostID: l.Setup.UID, Size: 1}}
+			attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: l.Setup.GID, HostID: l.Setup.GID, Size: 1}}
+			attr.AmbientCaps = setupCaps
+		}
+		pid, err := syscall.ForkExec(l.Guest, []string{"caisson-guest", "stage"}, &syscall.ProcAttr{
+			Env: guestEnv, Files: files, Sys: attr,
+		})
+		if err != nil {
+			started <- fmt.Errorf("start guest: %w", err)
+			return
+		}
+		p.PID = pid
+		started <- nil
+		wait(pid)
+		close(p.ended)
+	}()
+	return <-started
+}
+
+// guestEnv is the whole environment of our own processes. The collector is off:
+// they are small, and a collection would wait for a program that is being
+// executed.
+var guestEnv = []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=4", "GOTRACEBACK=single"}
+
+// idmapNamespace makes a user namespace whose only use is its map: ids of the
+// workspace's owner on disk appear as the box's. The process in it never runs:
+// it is stopped at its exec and killed.
+func idmapNamespace(l *Launch) (int, error) {
+	pid, err := syscall.ForkExec(l.Guest, []string{"caisson-guest"}, &syscall.ProcAttr{
+		Env: []string{}, Files: []uintptr{},
+		Sys: &syscall.SysProcAttr{
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: l.WorkspaceUID, HostID: l.Setup.UID, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: l.WorkspaceGID, HostID: l.Setup.GID, Size: 1}},
+			Ptrace:      true,
+			Pdeathsig:   syscall.SIGKILL,
+		},
+	})
+	if err != nil {
+		return -1, fmt.Errorf("make id map: %w", err)
+	}
+	ns, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	// It cannot have ended by itself, so the id is still its own.
+	_ = unix.Kill(pid, unix.SIGKILL)
+	wait(pid)
+	if err != nil {
+		return -1, fmt.Errorf("open id map: %w", err)
+	}
+	return ns, nil
+}
+
+// watch starts the watcher and the goroutine that listens to it.
+func (p *Process) watch(l *Launch, null int) error {
+	ours, theirs, err := socketpair()
+	if err != nil {
+		return err
+	}
+	p.control = ours
+	pid, err := syscall.ForkExec(l.Guest,
+		[]string{"caisson-guest", "watch", l.Dir, strconv.FormatInt(int64(l.Wall), 10)},
+		&syscall.ProcAttr{
+			Env:   guestEnv,
+			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs), uintptr(p.pidfd)},
+			Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.watchFD},
+		})
+	unix.Close(theirs)
+	if err != nil {
+		close(p.watchDone)
+		return fmt.Errorf("start watcher: %w", err)
+	}
+	p.watchPID = pid
+	go p.listen()
+	return nil
+}
+
+// listen hears the watcher until it ends. A watcher that dies before the box
+// takes the box with it: a box that nobody is sure to end must not live.
+func (p *Process) listen() {
+	var b [1]byte
+	isReady := false
+	for {
+		n, err := unix.Read(p.control, b[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 {
+			break
+		}
+		switch b[0] {
+		case watchReady:
+			if !isReady {
+				isReady = true
+				close(p.ready)
+			}
+		case watchWall:
+			p.mu.Lock()
+			p.wall = true
+			p.mu.Unlock()
+		}
+	}
+	wait(p.watchPID)
+	p.mu.Lock()
+	select {
+	case <-p.ended:
+	default:
+		p.lost = !p.destroyed
+	}
+	p.mu.Unlock()
+	p.kill()
+	close(p.watchDone)
+}
+
+// Ready is closed when the watcher holds the box: no program may start before.
+func (p *Process) Ready() <-chan struct{} { return p.ready }
+
+// Ended is closed when PID 1 of the box, and so every process in it, is gone.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Outcome says how an ended box ended. Reason is empty if it was Destroyed.
+func (p *Process) Outcome() (destroyed bool, limit, reason string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.wall:
+		return false, "wall", "the wall time ran out"
+	case p.lost:
+		return false, "", "the watcher was killed"
+	case p.destroyed:
+		return true, "", ""
+	}
+	return false, "", "the guest was killed" + p.LastWords()
+}
+
+func (p *Process) kill() {
+	if err := kill(p.pidfd); err != nil {
+		// The only other cause is a pidfd that is not one: a defect of ours.
+		panic(err)
+	}
+}
+
+// Destroy ends the box and its watcher and returns when both are gone. It may
+// be repeated and called concurrently.
+func (p *Process) Destroy() {
+	p.mu.Lock()
+	first := !p.destroyed
+	p.destroyed = true
+	p.mu.Unlock()
+	if first {
+		p.kill()
+	}
+	<-p.ended
+	if first {
+		// It may have died; then listen has seen it.
+		_, _ = unix.Write(p.control, []byte{keeperDone})
+		_ = kill(p.watchFD)
+	}
+	<-p.watchDone
+	if first {
+		p.release()
+	}
+}
+
+// LastWords is what a dying guest wrote to its standard error: a defect of
+// ours, shown in the error that tells its end. Empty if it said nothing.
+func (p *Process) LastWords() string {
+	if p.stderr < 0 {
+		return p.words
+	}
+	var buf [4096]byte
+	n, err := unix.Pread(p.stderr, buf[:], 0)
+	if err != nil || n == 0 {
+		return ""
+	}
+	return ": " + string(buf[:n])
+}
+
+// release closes what is held; the box is gone or was never there.
+func (p *Process) release() {
+	p.Stream.Close()
+	p.words = p.LastWords()
+	for _, fd := range []*int{&p.pidfd, &p.control, &p.watchFD, &p.stderr} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// wait reaps a child, however it ended.
+func wait(pid int) {
+	for {
+		var ws syscall.WaitStatus
+		got, err := syscall.Wait4(pid, &ws, 0, nil)
+		if err == syscall.EINTR || got == pid && ws.Stopped() {
+			continue
+		}
+		return
+	}
+}

@@ -1,0 +1,92 @@
+package stage
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// guestDigest is the SHA-256 of the guest's binary that belongs to this build,
+// set by the linker. Empty in a build without make: then the binary beside the
+// executable is taken as it is.
+var guestDigest string
+
+// GuestName is the file name of the guest's binary beside caisson.
+const GuestName = "caisson-guest"
+
+// Place returns the path of the guest's binary, in dir under the name of its
+// digest. The first call copies it there from beside the executable and checks it against this
+// build; later ones only look. A box is never started from where the binary was
+// built or installed: that may lie in a workspace which a box can write.
+func Place(dir string) (string, error) {
+	if guestDigest != "" {
+		p := filepath.Join(dir, "guest-"+guestDigest)
+		if placed(p) {
+			return p, nil
+		}
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find own executable: %w", err)
+	}
+	src := filepath.Join(filepath.Dir(exe), GuestName)
+	data, err := os.ReadFile(src)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s is not beside caisson", src)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read guest: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	digest := hex.EncodeToString(sum[:])
+	if guestDigest != "" && digest != guestDigest {
+		return "", fmt.Errorf("%s is not the guest of this build", src)
+	}
+	p := filepath.Join(dir, "guest-"+digest)
+	if placed(p) {
+		return p, nil
+	}
+	return p, place(dir, p, data)
+}
+
+// placed reports whether p is a guest that only its owner, who must be us, could have put there.
+func placed(p string) bool {
+	var st syscall.Stat_t
+	if syscall.Lstat(p, &st) != nil {
+		return false
+	}
+	return st.Mode&syscall.S_IFMT == syscall.S_IFREG && int(st.Uid) == os.Geteuid() &&
+		st.Mode&0o777 == 0o555 && st.Size > 0
+}
+
+// place writes data under a temporary name and renames it, so that two first
+// runs at once both succeed and nobody executes half a file.
+func place(dir, p string, data []byte) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make folder: %w", err)
+	}
+	f, err := os.CreateTemp(dir, ".guest-")
+	if err != nil {
+		return fmt.Errorf("place guest: %w", err)
+	}
+	defer os.Remove(f.Name()) // gone after the rename
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Chmod(0o555)
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), p)
+	}
+	if err != nil {
+		return fmt.Errorf("place guest: %w", err)
+	}
+	return nil
+}
