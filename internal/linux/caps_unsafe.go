@@ -11,12 +11,9 @@ import (
 )
 
 // DropCapabilitiesAllThreads empties the permitted, effective and inheritable
-// sets of every thread of the process and sets no_new_privs on each. It must be called before any
-// thread has a seccomp filter that refuses these calls.
+// sets of every thread of the process. It must be called before any thread has
+// a seccomp filter that refuses the call.
 func DropCapabilitiesAllThreads() error {
-	if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
-		return fmt.Errorf("set no_new_privs: %w", e)
-	}
 	hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET,

@@ -51,7 +51,10 @@ func Enter() (*Setup, guest.Stream, *Stem, error) {
 	if err != nil {
 		return nil, guest.Stream{}, nil, err
 	}
-	stem, err := build(s)
+	// All of it runs on the stem: the root and the namespaces are the whole
+	// process's, and each change of threads costs more than a dozen mounts.
+	stem := newStem()
+	stem.Do(func() { err = build(s) })
 	if err != nil {
 		hello := guest.Hello{Version: guest.Version, Sandbox: s.ID, Failed: err.Error()}
 		if se, ok := err.(*SetupError); ok {
@@ -93,44 +96,38 @@ func receive() (*Setup, guest.Stream, error) {
 	return s, stream, nil
 }
 
-func build(s *Setup) (*Stem, error) {
+// build does the work of Enter. It runs on the stem.
+func build(s *Setup) error {
 	if s.UID == 0 || s.GID == 0 && s.FromRoot {
-		return nil, &SetupError{"ids", fmt.Errorf("a box never runs as id 0")}
+		return &SetupError{"ids", fmt.Errorf("a box never runs as id 0")}
 	}
 	umask := unix.Umask(0)
 	if err := buildRoot(s); err != nil {
-		return nil, err
+		return err
 	}
 	unix.Umask(umask)
 	if s.IDMap {
 		unix.Close(idmapFD)
 	}
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
-		return nil, &SetupError{"hostname", err}
+		return &SetupError{"hostname", err}
 	}
 	if err := unix.Setdomainname([]byte("(none)")); err != nil {
-		return nil, &SetupError{"hostname", err}
+		return &SetupError{"hostname", err}
 	}
 	if err := linux.LoopbackUp(); err != nil {
-		return nil, &SetupError{"loopback", err}
+		return &SetupError{"loopback", err}
 	}
 	if err := limitSelf(s); err != nil {
-		return nil, err
+		return err
 	}
-	stem := newStem()
-	if err := dropRights(s, stem); err != nil {
-		return nil, err
+	if err := dropRights(s); err != nil {
+		return err
 	}
-	var err error
-	stem.Do(func() { err = confine(s) })
-	if err != nil {
-		return nil, err
+	if err := confine(s); err != nil {
+		return err
 	}
-	stem.Do(func() { err = selfTest(s) })
-	if err != nil {
-		return nil, err
-	}
-	return stem, nil
+	return selfTest()
 }
 
 func buildRoot(s *Setup) error {
@@ -168,12 +165,14 @@ func limitSelf(s *Setup) error {
 }
 
 // dropRights gives up every capability and, started by root, its ids; on all
-// threads, and on the stem its bounding set too, from which alone programs inherit.
-func dropRights(s *Setup, stem *Stem) error {
-	var err error
-	stem.Do(func() { err = linux.DropBoundingSet() })
-	if err != nil {
+// threads, and on the stem, from which alone programs inherit, its bounding set
+// and the way to gain anything by an exec too.
+func dropRights(s *Setup) error {
+	if err := linux.DropBoundingSet(); err != nil {
 		return &SetupError{"drop bounding set", err}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return &SetupError{"set no_new_privs", err}
 	}
 	if s.FromRoot {
 		if err := syscall.Setgroups(nil); err != nil {
@@ -189,7 +188,7 @@ func dropRights(s *Setup, stem *Stem) error {
 	if err := linux.DropCapabilitiesAllThreads(); err != nil {
 		return &SetupError{"drop capabilities", err}
 	}
-	// Changed ids clear it. A keeper that died before this line closed the stream,
+	// Changed ids clear it; it may be set by any thread that does not end. A keeper that died before this line closed the stream,
 	// which ends the guest as well.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return &SetupError{"set death signal", err}
@@ -204,7 +203,7 @@ func dropRights(s *Setup, stem *Stem) error {
 
 // selfTest tries, on the stem and so with a program's rights, one act of each
 // kind that must fail. A box in which one succeeds does not start.
-func selfTest(s *Setup) error {
+func selfTest() error {
 	deny := func(what string, err error, want ...syscall.Errno) error {
 		for _, w := range want {
 			if err == w {

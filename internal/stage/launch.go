@@ -151,7 +151,10 @@ func (p *Process) fork(l *Launch, null, stream int) error {
 // guestEnv is the whole environment of our own processes. The collector is off:
 // they are small, and a collection would wait for a program that is being
 // executed.
-var guestEnv = []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=4", "GOTRACEBACK=single"}
+var (
+	guestEnv = []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2", "GOTRACEBACK=single"}
+	watchEnv = []string{"GOGC=off", "GOMEMLIMIT=16MiB", "GOMAXPROCS=1", "GOTRACEBACK=single"}
+)
 
 // idmapNamespace makes a user namespace whose only use is its map: ids of the
 // workspace's owner on disk appear as the box's. The process in it never runs:
@@ -190,7 +193,7 @@ func (p *Process) watch(l *Launch, null int) error {
 	pid, err := syscall.ForkExec(l.Guest,
 		[]string{"caisson-guest", "watch", l.Dir, strconv.FormatInt(int64(l.Wall), 10)},
 		&syscall.ProcAttr{
-			Env:   guestEnv,
+			Env:   watchEnv,
 			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs), uintptr(p.pidfd)},
 			Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.watchFD},
 		})

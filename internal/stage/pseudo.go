@@ -3,6 +3,7 @@ package stage
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,22 +46,11 @@ func (r *root) mountProc(target string) error {
 	if err := r.attach(fd, target, true); err != nil {
 		return err
 	}
+	rel := strings.TrimPrefix(target, "/")
 	for _, m := range procMasked {
-		at, err := unix.Openat(fd, m.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("open /proc/%s: %w", m.name, err)
-		}
-		mode := uint32(0o444)
-		if m.dir {
-			mode = 0o555
-		}
-		err = r.cover(at, "/proc/"+m.name, m.dir, mode)
-		unix.Close(at)
-		if err != nil {
-			return err
+		err := r.cover(rel+"/"+m.name, m.dir, false)
+		if err != nil && err != unix.ENOENT {
+			return fmt.Errorf("cover %s/%s: %w", target, m.name, err)
 		}
 	}
 	sys, err := unix.OpenTree(fd, "sys", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +22,6 @@ type root struct {
 	uid, gid int
 	owned bool // files must be given to uid and gid (built as root)
 	idmap int  // user namespace descriptor, or -1
-	proc  bool
 }
 
 // scratchDir is where the scratch tmpfs hangs until the root is finished.
@@ -55,10 +55,13 @@ func newRoot(s *Setup) (*root, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := unix.Fchdir(fd); err != nil {
+		return nil, fmt.Errorf("enter new root: %w", err)
+	}
 	if err := r.attach(r.scratch, scratchDir, true); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, r.makeCovers()
 }
 
 // newTmpfs makes a tmpfs that is mounted nowhere yet. A size of 0 leaves the
@@ -359,50 +362,77 @@ func (r *root) hide(target string) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("stat %s: %w", target, err)
 	}
-	return r.cover(fd, target, st.Mode&unix.S_IFMT == unix.S_IFDIR, 0)
+	// By the descriptor, so that no link is followed after the look.
+	at := "/proc/self/fd/" + strconv.Itoa(fd)
+	if err := r.cover(at, st.Mode&unix.S_IFMT == unix.S_IFDIR, true); err != nil {
+		return fmt.Errorf("cover %s: %w", target, err)
+	}
+	return nil
 }
 
-// cover mounts an empty read-only file or folder of the given permissions on
-// the open path at.
-func (r *root) cover(at int, target string, dir bool, mode uint32) error {
-	name := fmt.Sprintf("cover-file-%o", mode)
-	if dir {
-		name = fmt.Sprintf("cover-dir-%o", mode)
+// The covers: empty, read-only, and either readable or not. They hang on the
+// scratch tmpfs while the root is built; each use is a bind of one of them, which
+// inherits its flags, and so a single call.
+var covers = [...]struct {
+	name string
+	dir  bool
+	mode uint32
+}{
+	{"file", false, 0o444},
+	{"dir", true, 0o555},
+	{"hidden-file", false, 0},
+	{"hidden-dir", true, 0},
+}
+
+const coverDir = "cover"
+
+// makeCovers makes the folder of covers, mounted read-only on itself.
+func (r *root) makeCovers() error {
+	if err := unix.Mkdirat(r.scratch, coverDir, 0o755); err != nil {
+		return fmt.Errorf("make covers: %w", err)
 	}
-	if !r.dirs[name] {
+	for _, c := range covers {
 		var err error
-		if dir {
-			err = unix.Mkdirat(r.scratch, name, mode)
+		if c.dir {
+			err = unix.Mkdirat(r.scratch, coverDir+"/"+c.name, c.mode)
 		} else {
-			err = unix.Mknodat(r.scratch, name, unix.S_IFREG|mode, 0)
+			err = unix.Mknodat(r.scratch, coverDir+"/"+c.name, unix.S_IFREG|c.mode, 0)
 		}
 		if err != nil {
-			return fmt.Errorf("make cover: %w", err)
+			return fmt.Errorf("make cover %s: %w", c.name, err)
 		}
-		r.dirs[name] = true
 	}
-	fd, err := unix.OpenTree(r.scratch, name, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	fd, err := unix.OpenTree(r.scratch, coverDir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("clone cover: %w", err)
+		return fmt.Errorf("clone covers: %w", err)
 	}
 	defer unix.Close(fd)
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
-		return fmt.Errorf("restrict cover: %w", err)
+		return fmt.Errorf("restrict covers: %w", err)
 	}
-	if err := unix.MoveMount(fd, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
-		return fmt.Errorf("cover %s: %w", target, err)
+	return r.attach(fd, scratchDir+"/"+coverDir, true)
+}
+
+// cover binds one of the covers over target. Target must not lead through a
+// link: callers opened it without following any, or made its parents. The working
+// directory is the new root.
+func (r *root) cover(target string, dir, hidden bool) error {
+	name := "file"
+	if dir {
+		name = "dir"
 	}
-	return nil
+	if hidden {
+		name = "hidden-" + name
+	}
+	src := strings.TrimPrefix(scratchDir, "/") + "/" + coverDir + "/" + name
+	return unix.Mount(src, target, "", unix.MS_BIND, "")
 }
 
 // enter makes the root the process's own and leaves the host's behind: after it no path
 // leads there.
 func (r *root) enter() error {
 	rel := strings.TrimPrefix(scratchDir, "/")
-	if err := unix.Fchdir(r.fd); err != nil {
-		return fmt.Errorf("enter new root: %w", err)
-	}
 	if err := unix.Unmount(rel, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount scratch: %w", err)
 	}
