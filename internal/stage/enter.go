@@ -1,3 +1,5 @@
+//go:build linux
+
 package stage
 
 import (
@@ -118,6 +120,9 @@ func build(s *Setup) error {
 	if err := linux.LoopbackUp(); err != nil {
 		return &SetupError{"loopback", err}
 	}
+	if err := newTimeNamespace(); err != nil {
+		return &SetupError{"clock", err}
+	}
 	if err := limitSelf(s); err != nil {
 		return err
 	}
@@ -139,6 +144,9 @@ func buildRoot(s *Setup) error {
 		if err := r.add(&s.Mounts[i]); err != nil {
 			return &SetupError{"mount " + s.Mounts[i].Target, err}
 		}
+	}
+	if err := r.self(); err != nil {
+		return &SetupError{"mount " + SelfPath, err}
 	}
 	if err := r.enter(); err != nil {
 		return &SetupError{"enter root", err}

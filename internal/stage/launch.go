@@ -1,3 +1,5 @@
+//go:build linux
+
 package stage
 
 import (
@@ -99,7 +101,7 @@ func socketpair() (ours, theirs int, err error) {
 
 // setupCaps are what the inner half needs in its own user namespace, raised as
 // ambient since it is not root there.
-var setupCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+var setupCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME}
 
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP

@@ -1,3 +1,5 @@
+//go:build linux
+
 package stage
 
 import (
@@ -329,6 +331,23 @@ func (r *root) file(target string, data []byte, mode uint32) error {
 		return unix.Fchown(fd, r.uid, r.gid)
 	}
 	return nil
+}
+
+// SelfPath is where the guest's own binary is shown inside, read-only: it leads the
+// sessions of terminals there.
+const SelfPath = "/.caisson/guest"
+
+func (r *root) self() error {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/exe", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("clone guest: %w", err)
+	}
+	defer unix.Close(fd)
+	attr := unix.MountAttr{Attr_set: attrAlways | unix.MOUNT_ATTR_RDONLY, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return fmt.Errorf("restrict guest: %w", err)
+	}
+	return r.attach(fd, SelfPath, false)
 }
 
 func (r *root) link(text, target string) error {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package stage makes the place that a box runs in: namespaces, a root built
 // from nothing, ids, and the bounds that no program inside can leave. The
 // drivers share it.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package agent is the inner half of the guest: what PID 1 of a box does once
 // the stage has built it. It starts programs, gives them terminals, reaps
 // them, signals them and connects to ports inside, on the word of the stream
