@@ -38,10 +38,10 @@ const (
 	maxWindow    = 256 << 10
 	minWindow    = 16 << 10
 	windowBudget = 64 << 20
-	maxText      = 1 << 10  // of an error
+	maxText      = 512      // of an error, and of its step
 	maxFailure   = 16 << 10 // of Hello.Failed
-	maxField     = 4 << 10  // of a name
-	maxEntropy   = 4 << 10
+	maxField     = 1 << 10  // of a name
+	maxEntropy   = 1 << 10
 )
 
 // kind says what a frame is. Zero is none.
@@ -102,11 +102,13 @@ func broken(format string, args ...any) error {
 	return fmt.Errorf("guest stream: protocol broken: "+format, args...)
 }
 
+var errStray = broken("descriptors that no frame announced")
+
 // frameReader reads frames and puts messages in parts together.
 type frameReader struct {
 	buf     *bufio.Reader
 	receive func() []int // takes descriptors; may be nil
-	scratch []byte
+	used    int          // bytes in buf of the frame that was returned last
 
 	parts       []byte // of the start that is being put together
 	partsID     uint32
@@ -119,7 +121,6 @@ func newFrameReader(s Stream, descriptors bool) *frameReader {
 	return &frameReader{
 		buf:         bufio.NewReaderSize(s, frameSize),
 		receive:     s.ReceiveDescriptors,
-		scratch:     make([]byte, maxPayload),
 		descriptors: descriptors,
 	}
 }
@@ -141,18 +142,53 @@ func (r *frameReader) next() (frame, error) {
 	}
 }
 
-// read reads one frame and checks all that does not depend on its channel.
+// read reads one frame and checks all that does not depend on its channel. On
+// error f may still hold descriptors.
 func (r *frameReader) read() (f frame, flags uint8, err error) {
-	var h [headerSize]byte
-	if _, err = io.ReadFull(r.buf, h[:]); err != nil {
-		if err == io.ErrUnexpectedEOF {
-			err = broken("the stream ended within a frame")
-		}
+	if _, err = r.buf.Discard(r.used); err != nil { // the frame before
 		return f, 0, err
 	}
-	flags = h[1]
-	f = frame{kind: kind(h[0]), lane: flags & laneMask, id: binary.BigEndian.Uint32(h[4:])}
+	r.used = 0
+	if n := r.buf.Buffered(); n > 0 && n < headerSize && r.receive != nil {
+		// The read that completes the header may bring the descriptors of a
+		// second frame.
+		f.descriptors = r.receive()
+	}
+	h, err := r.buf.Peek(headerSize)
+	if err != nil {
+		return f, 0, within(err, len(h) > 0)
+	}
+	f.kind, flags = kind(h[0]), h[1]
+	f.lane, f.id = flags&laneMask, binary.BigEndian.Uint32(h[4:])
 	size := int(binary.BigEndian.Uint16(h[2:]))
+	if err = checkHeader(f, flags, size); err != nil {
+		return f, 0, err
+	}
+	if flags&flagDescriptors != 0 {
+		err = r.takeDescriptors(&f)
+	} else if len(f.descriptors) > 0 {
+		err = errStray
+	}
+	if err != nil {
+		return f, 0, err
+	}
+	p, err := r.buf.Peek(headerSize + size)
+	if err != nil {
+		return f, 0, within(err, true)
+	}
+	f.payload, r.used = p[headerSize:], len(p)
+	return f, flags, r.refuseStray()
+}
+
+// within is the error of a read that ended, perhaps, in the middle of a frame.
+func within(err error, begun bool) error {
+	if err == io.EOF && begun {
+		return broken("the stream ended within a frame")
+	}
+	return err
+}
+
+func checkHeader(f frame, flags uint8, size int) error {
 	allowed := uint8(0)
 	switch {
 	case f.kind.laned():
@@ -162,25 +198,13 @@ func (r *frameReader) read() (f frame, flags uint8, err error) {
 	}
 	switch {
 	case f.kind == 0 || f.kind >= kindEndOfList:
-		return f, 0, broken("frame of unknown kind %d", f.kind)
+		return broken("frame of unknown kind %d", f.kind)
 	case flags&^allowed != 0 || f.lane > 2:
-		return f, 0, broken("flags %#x of frame kind %d", flags, f.kind)
-	case size > maxPayload:
-		return f, 0, broken("frame of %d bytes", size)
+		return broken("flags %#x of frame kind %d", flags, f.kind)
+	case size > maxPayload: // and then it would not fit the buffer
+		return broken("frame of %d bytes", size)
 	}
-	if flags&flagDescriptors != 0 {
-		if err = r.takeDescriptors(&f); err != nil {
-			return f, 0, err
-		}
-	}
-	f.payload = r.scratch[:size]
-	if _, err = io.ReadFull(r.buf, f.payload); err != nil {
-		if err == io.EOF || err == io.ErrUnexpectedEOF {
-			err = broken("the stream ended within a frame")
-		}
-		return f, 0, err
-	}
-	return f, flags, r.refuseStray()
+	return nil
 }
 
 // takeDescriptors takes the three that came with the first byte of f. They
@@ -189,7 +213,9 @@ func (r *frameReader) takeDescriptors(f *frame) error {
 	if !r.descriptors || r.receive == nil {
 		return broken("descriptors where none are allowed")
 	}
-	f.descriptors = r.receive()
+	if f.descriptors == nil {
+		f.descriptors = r.receive()
+	}
 	if len(f.descriptors) != 3 {
 		return broken("%d descriptors, not 3", len(f.descriptors))
 	}
@@ -199,12 +225,12 @@ func (r *frameReader) takeDescriptors(f *frame) error {
 // refuseStray ends the stream if descriptors came that no frame announced. They
 // may be those of the next one as long as a part of it was read.
 func (r *frameReader) refuseStray() error {
-	if r.receive == nil || r.descriptors && r.buf.Buffered() > 0 {
+	if r.receive == nil || r.descriptors && r.buf.Buffered() > r.used {
 		return nil
 	}
 	if fds := r.receive(); len(fds) > 0 {
 		closeDescriptors(fds)
-		return broken("%d descriptors that no frame announced", len(fds))
+		return errStray
 	}
 	return nil
 }

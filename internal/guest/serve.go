@@ -142,6 +142,7 @@ func pump(conn Conn, in *reader, out *sender) {
 		defer close(done)
 		if _, err := io.Copy(out, conn); err != nil {
 			out.reset()
+			_ = in.Close() // a connection that broke takes no more either
 			return
 		}
 		_ = out.Close()

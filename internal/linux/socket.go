@@ -19,6 +19,7 @@ type Socket struct {
 	raw  syscall.RawConn
 
 	reading sync.Mutex
+	oob     []byte // of the read under way
 	writing sync.Mutex
 
 	mu      sync.Mutex
@@ -52,7 +53,7 @@ func NewSocket(fd, limit int) (*Socket, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("open socket: %w", err)
 	}
-	return &Socket{file: file, raw: raw, limit: limit}, nil
+	return &Socket{file: file, raw: raw, limit: limit, oob: make([]byte, syscall.CmsgSpace(4*(limit+1)))}, nil
 }
 
 // Socketpair returns two connected sockets of which the second is a bare
@@ -78,7 +79,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	}
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	oob := make([]byte, syscall.CmsgSpace(4*(s.limit+1)))
+	oob := s.oob
 	var n, oobn, flags int
 	var err error
 	waitErr := s.raw.Read(func(fd uintptr) bool {
