@@ -80,7 +80,8 @@ func judgeDecl(fset *token.FileSet, pkg string, d ast.Decl, vars map[string]*ast
 			embedded := d.Doc != nil && strings.Contains(d.Doc.List[len(d.Doc.List)-1].Text, "//go:embed")
 			for i, name := range v.Names {
 				vars[name.Name] = v
-				if name.Name != "_" && !embedded && !isTable(v, i) && states[pkg+" "+name.Name] == "" {
+				named := name.Name == "_" || len(v.Values) > 0 && strings.HasPrefix(strings.ToLower(name.Name), "err") // an error value
+				if !named && !embedded && !isTable(v, i) && states[pkg+" "+name.Name] == "" {
 					problems = append(problems, fset.Position(name.Pos()).String()+": package variable "+name.Name+" is mutable state")
 				}
 			}
