@@ -34,12 +34,12 @@ func Assemble(a Arch, v Variant) ([]unix.SockFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := append([]unix.SockFilter{
+	program := shrink(append([]unix.SockFilter{
 		load(offsetArch),
 		jump(unix.BPF_JEQ, a.Audit, 1, 0),
 		ret(Kill),
 		load(offsetNumber),
-	}, tree...)
+	}, tree...))
 	if len(program) > maxProgram {
 		return nil, fmt.Errorf("assemble filter: %d instructions, the kernel takes %d", len(program), maxProgram)
 	}
@@ -120,7 +120,7 @@ func search(list []segment) ([]unix.SockFilter, error) {
 	}
 	pivot := list[middle].start
 	var head []unix.SockFilter
-	if len(left) <= 255 { // the reach of a conditional jump
+	if len(left) <= reach {
 		head = []unix.SockFilter{jump(unix.BPF_JGE, pivot, uint8(len(left)), 0)}
 	} else {
 		head = []unix.SockFilter{

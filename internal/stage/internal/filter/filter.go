@@ -27,8 +27,6 @@ const (
 	// Bare has no namespaces around it, so it must also refuse what they would
 	// have made private: the network, System V IPC, POSIX queues, sockets of the host.
 	Bare
-
-	anyVariant = Box | Nested | Bare
 )
 
 // Variants lists every variant.
@@ -54,7 +52,7 @@ type Arch struct {
 	Calls map[string]uint32
 }
 
-// Action is a seccomp return value. The zero value kills the process.
+// Action is a seccomp return value. The zero value kills the thread.
 type Action uint32
 
 // The actions of the table. A refusal is the errno that a program knows how
@@ -76,6 +74,8 @@ func (a Action) String() string {
 		return "allow"
 	case unix.SECCOMP_RET_KILL_PROCESS:
 		return "kill"
+	case unix.SECCOMP_RET_KILL_THREAD:
+		return "kill thread"
 	case unix.SECCOMP_RET_ERRNO:
 		return unix.ErrnoName(unix.Errno(uint32(a) & unix.SECCOMP_RET_DATA))
 	}
