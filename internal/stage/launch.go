@@ -4,6 +4,7 @@ package stage
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -31,7 +32,7 @@ type Process struct {
 	Stream guest.Stream
 
 	pidfd    int
-	control  int // socket to the watcher
+	control  *os.File // socket to the watcher
 	watchPID int
 	watchFD  int // pidfd of the watcher
 	stderr   int // memfd: what a dying guest said
@@ -60,7 +61,7 @@ func Start(l Launch) (*Process, error) {
 		return nil, fmt.Errorf("open stream: %w", err)
 	}
 	p := &Process{
-		Stream: stream, pidfd: -1, control: -1, watchFD: -1, stderr: -1,
+		Stream: stream, pidfd: -1, watchFD: -1, stderr: -1,
 		ended: make(chan struct{}), watchDone: make(chan struct{}), ready: make(chan struct{}),
 	}
 	if p.stderr, err = unix.MemfdCreate("guest", unix.MFD_CLOEXEC); err != nil {
@@ -191,7 +192,12 @@ func (p *Process) watch(l *Launch, null int) error {
 	if err != nil {
 		return err
 	}
-	p.control = ours
+	if err := unix.SetNonblock(ours, true); err != nil {
+		unix.Close(ours)
+		unix.Close(theirs)
+		return fmt.Errorf("make socket non-blocking: %w", err)
+	}
+	p.control = os.NewFile(uintptr(ours), "watcher")
 	pid, err := syscall.ForkExec(l.Guest,
 		[]string{"caisson-guest", "watch", l.Dir, strconv.FormatInt(int64(l.Wall), 10)},
 		&syscall.ProcAttr{
@@ -215,11 +221,9 @@ func (p *Process) listen() {
 	var b [1]byte
 	isReady := false
 	for {
-		n, err := unix.Read(p.control, b[:])
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 {
+		// The runtime's poller waits, not a thread of its own.
+		n, err := p.control.Read(b[:])
+		if err != nil || n == 0 {
 			break
 		}
 		switch b[0] {
@@ -287,7 +291,7 @@ func (p *Process) Destroy() {
 	<-p.ended
 	if first {
 		// It may have died; then listen has seen it.
-		_, _ = unix.Write(p.control, []byte{keeperDone})
+		_, _ = p.control.Write([]byte{keeperDone})
 		_ = kill(p.watchFD)
 	}
 	<-p.watchDone
@@ -314,7 +318,10 @@ func (p *Process) LastWords() string {
 func (p *Process) release() {
 	p.Stream.Close()
 	p.words = p.LastWords()
-	for _, fd := range []*int{&p.pidfd, &p.control, &p.watchFD, &p.stderr} {
+	if p.control != nil {
+		p.control.Close()
+	}
+	for _, fd := range []*int{&p.pidfd, &p.watchFD, &p.stderr} {
 		if *fd >= 0 {
 			unix.Close(*fd)
 			*fd = -1

@@ -21,11 +21,31 @@ var guestDigest string
 // GuestName is the file name of the guest's binary beside caisson.
 const GuestName = "caisson-guest"
 
+// GuestDir is the folder that Place keeps the guest in: root's is
+// /var/lib/caisson, a user's $XDG_CACHE_HOME/caisson or ~/.cache/caisson. It is
+// not the state's, which often lies where nothing may be executed.
+func GuestDir(getenv func(string) string, uid int) (string, error) {
+	if uid == 0 {
+		return "/var/lib/caisson", nil
+	}
+	dir := getenv("XDG_CACHE_HOME")
+	if dir == "" && getenv("HOME") != "" {
+		dir = filepath.Join(getenv("HOME"), ".cache")
+	}
+	if !filepath.IsAbs(dir) {
+		return "", errors.New("neither XDG_CACHE_HOME nor HOME names an absolute path")
+	}
+	return filepath.Join(dir, "caisson"), nil
+}
+
 // Place returns the path of the guest's binary, in dir under the name of its
 // digest. The first call copies it there from beside the executable and checks it against this
 // build; later ones only look. A box is never started from where the binary was
 // built or installed: that may lie in a workspace which a box can write.
 func Place(dir string) (string, error) {
+	if err := checkDir(dir); err != nil {
+		return "", err
+	}
 	if guestDigest != "" {
 		p := filepath.Join(dir, "guest-"+guestDigest)
 		if placed(p) {
@@ -54,6 +74,19 @@ func Place(dir string) (string, error) {
 		return p, nil
 	}
 	return p, place(dir, p, data)
+}
+
+// checkDir refuses a folder in which somebody else could put a guest. One that is not
+// there yet is made by the first copy.
+func checkDir(dir string) error {
+	var st syscall.Stat_t
+	if err := syscall.Lstat(dir, &st); err != nil {
+		return nil
+	}
+	if st.Mode&syscall.S_IFMT != syscall.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%s must be a folder of yours that nobody else may write", dir)
+	}
+	return nil
 }
 
 // placed reports whether p is a guest that only its owner, who must be us, could have put there.

@@ -4,16 +4,104 @@ package process
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/stage"
 )
 
-// Probe reports what this host gives the tier; see driver.Driver.
+// Probe reports what this host gives the tier; see driver.Driver. In full it
+// starts a box that runs nothing, since a look cannot know what a security module or a
+// container refuses.
 func (d process) Probe(ctx context.Context, depth driver.Depth) api.Probe {
-	p := api.Probe{Tier: api.TierProcess}
-	root := os.Geteuid() == 0
-	_ = root
+	p := api.Probe{Tier: api.TierProcess, Usable: true}
+	p.Features = append(stage.KernelFeatures(), limits()...)
+	if depth == driver.ProbeFull {
+		p.Features = append(p.Features, d.tryBox(ctx))
+	}
+	for _, f := range p.Features {
+		if f.Required && f.Strength < api.StrengthHard {
+			p.Usable = false
+		}
+	}
 	return p
 }
+
+// limits says how the tier bounds what a box uses, without a cgroup.
+func limits() []api.Feature {
+	pids := "RLIMIT_NPROC, counted in the box's user namespace"
+	if os.Geteuid() == 0 {
+		pids = "RLIMIT_NPROC, counted for the box's own user id"
+	}
+	return []api.Feature{
+		{Name: api.FeatureLimitPids, Strength: api.StrengthHard, Detail: pids},
+		{Name: api.FeatureLimitFiles, Strength: api.StrengthHard, Detail: "RLIMIT_NOFILE, for each process"},
+		{Name: api.FeatureLimitDisk, Strength: api.StrengthHard, Detail: "size of the tmpfs of all private folders; the workspace is the host's"},
+		{Name: api.FeatureLimitOutput, Strength: api.StrengthHard, Detail: "counted by the keeper, through which all of it goes"},
+		{Name: api.FeatureLimitWall, Strength: api.StrengthHard, Detail: "the watcher kills PID 1 by pidfd"},
+		{
+			Name: api.FeatureLimitMemory, Strength: api.StrengthSoft, Detail: "RLIMIT_DATA, for each process",
+			Reason: "this build uses no cgroup: many processes together can hold more",
+		},
+		{
+			Name: api.FeatureLimitCPU, Strength: api.StrengthNone,
+			Reason: "this build uses no cgroup",
+		},
+		{
+			Name: api.FeatureFreeze, Strength: api.StrengthSoft, Detail: "SIGSTOP to every process",
+			Reason: "this build uses no cgroup freezer: a process of the box could continue another",
+		},
+	}
+}
+
+// FeatureBox is the feature that a full probe reports: a real box was started.
+const FeatureBox = "box"
+
+func (d process) tryBox(ctx context.Context) api.Feature {
+	f := api.Feature{Name: FeatureBox, Required: true, Detail: "a box was started and has tested itself"}
+	if err := d.startNothing(ctx); err != nil {
+		f.Detail, f.Reason = "", err.Error()
+		var e *api.Error
+		if errors.As(err, &e) {
+			f.Fix = e.Hint
+		}
+		return f
+	}
+	f.Strength = api.StrengthHard
+	return f
+}
+
+func (d process) startNothing(ctx context.Context) error {
+	bin, err := stage.Place(d.dir)
+	if err != nil {
+		return err
+	}
+	uid, gid := os.Getuid(), os.Getgid()
+	if uid == 0 {
+		uid, gid = probeID, probeID
+	}
+	p, err := stage.Start(stage.Launch{Guest: bin, Setup: stage.Setup{
+		ID: "probe", Generation: 1, Hostname: "caisson", UID: uid, GID: gid, FromRoot: os.Geteuid() == 0,
+		Mounts: []stage.Mount{
+			{Kind: stage.MountProc, Target: "/proc"},
+			{Kind: stage.MountDev, Target: "/dev"},
+			{Kind: stage.MountTmpfs, Target: "/tmp", Mode: 0o1777},
+		},
+	}})
+	if err != nil {
+		return explain(err)
+	}
+	defer p.Destroy()
+	c := guest.Open(p.Stream)
+	if _, err := c.Ready(ctx); err != nil {
+		return explain(err)
+	}
+	return nil
+}
+
+// probeID is the id of a probe's box under root: nobody's on any system known
+// to us, below the range that sandboxes take theirs from.
+const probeID = 0x6fff_fffe

@@ -1,0 +1,245 @@
+//go:build linux
+
+// Package keeper is the process that owns a sandbox: `caisson run` in the
+// foreground. It creates the box, gives the command its standard streams and
+// its signals, and ends the box when the command ends; if the keeper dies, the
+// box dies with it.
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/policy"
+	"github.com/caisson-dev/caisson/internal/sandbox"
+	"github.com/caisson-dev/caisson/internal/store"
+)
+
+// Options say what to run and with what.
+type Options struct {
+	Plan   *policy.Plan
+	Driver driver.Driver
+	Store  *store.Store
+	Name   string // optional
+	Keep   bool   // the record and its events stay
+	Report string // file for events as JSON lines; "" for none
+	Stdin  *os.File
+	Stdout *os.File
+	Stderr *os.File
+	Warn   func(line string) // one line for the person
+}
+
+// startTime is how long a command may take to be started. A healthy start is
+// some ms; a program that holds up its own exec is ended instead of waited for.
+const startTime = 30 * time.Second
+
+// Run runs the plan's command in a sandbox of its own and returns its exit code:
+// the command's, 128+N for a signal, or one of api's codes with an error that
+// says why. When it returns, nothing of the box is left.
+func Run(ctx context.Context, o Options) (int, error) {
+	report, err := openReport(o.Report)
+	if err != nil {
+		return api.ExitFailed, err
+	}
+	s, err := sandbox.Create(ctx, sandbox.Config{
+		Store: o.Store, Driver: o.Driver, Plan: o.Plan, Name: o.Name, Observe: report.event,
+	})
+	if err != nil {
+		return api.ExitFailed, err
+	}
+	k := &keeper{o: o, s: s}
+	code, err := k.run(ctx)
+	reason := fmt.Sprintf("exit %d", code)
+	if err != nil {
+		reason = err.Error()
+	}
+	if e := s.End(o.Keep, reason); e != nil {
+		err = errors.Join(err, e)
+		code = api.ExitFailed
+	}
+	k.finish()
+	return code, errors.Join(err, report.close())
+}
+
+type keeper struct {
+	o    Options
+	s    *sandbox.Sandbox
+	io   streams
+	proc *guest.Process
+}
+
+// run starts the command and waits for its end.
+func (k *keeper) run(ctx context.Context) (int, error) {
+	cmd := k.s.Command()
+	var err error
+	if k.io, err = prepare(&k.o, &cmd); err != nil {
+		return api.ExitFailed, err
+	}
+	signals := catch()
+	defer signals.stop()
+	startCtx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	// The start travels behind the set-up: no waiting in between.
+	k.proc, err = k.s.Client.Start(startCtx, cmd)
+	k.io.started()
+	if ready := k.s.Ready(startCtx); ready != nil {
+		return api.ExitFailed, ready
+	}
+	if err != nil {
+		return startFailure(&k.o, err)
+	}
+	if err := k.s.Record(api.Event{Kind: api.EventStarted, Data: map[string]string{
+		"pid": fmt.Sprint(k.proc.PID),
+	}}); err != nil {
+		return api.ExitFailed, err
+	}
+	if err := k.io.relay(k.proc); err != nil {
+		return api.ExitFailed, err
+	}
+	exit, err := k.wait(ctx, signals)
+	if err != nil {
+		return k.ending(err)
+	}
+	code := exit.Code
+	data := map[string]string{"code": fmt.Sprint(exit.Code)}
+	if exit.Signal != 0 {
+		code = 128 + exit.Signal
+		data = map[string]string{"signal": fmt.Sprint(exit.Signal)}
+	}
+	return code, k.s.Record(api.Event{Kind: api.EventExited, Data: data})
+}
+
+// wait passes signals on until the command has ended.
+func (k *keeper) wait(ctx context.Context, signals *signals) (guest.Exit, error) {
+	type result struct {
+		exit guest.Exit
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		exit, err := k.proc.Wait(ctx)
+		done <- result{exit, err}
+	}()
+	for {
+		select {
+		case r := <-done:
+			return r.exit, r.err
+		case <-k.io.overflow():
+			return guest.Exit{}, errOutput
+		case sig := <-signals.c:
+			k.signal(sig)
+		case <-k.proc.Stopped():
+			k.suspend(true)
+		}
+	}
+}
+
+var errOutput = errors.New("output limit")
+
+// ending says why a command has no exit of its own.
+func (k *keeper) ending(err error) (int, error) {
+	if errors.Is(err, errOutput) {
+		return api.ExitKilled, k.limit("output", fmt.Sprintf("output: %v limit", k.o.Plan.Limits.Output),
+			"raise limits.output, or write less to standard output")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	exit, e := k.s.Box.Wait(ctx)
+	if e != nil {
+		return api.ExitFailed, fmt.Errorf("lost the sandbox: %w", err)
+	}
+	if exit.Limit == "wall" {
+		return api.ExitTimeout, k.limit("wall", fmt.Sprintf("wall time: %v limit", k.o.Plan.Lifetime.Wall),
+			"raise lifetime.wall or --timeout")
+	}
+	return api.ExitFailed, &api.Error{
+		Code: api.CodeHost, Message: "the sandbox ended before its command: " + exit.Reason,
+	}
+}
+
+// limit records that a limit ended the command, and returns the error for it.
+func (k *keeper) limit(name, message, hint string) error {
+	err := k.s.Record(api.Event{Kind: api.EventLimit, Data: map[string]string{"limit": name}, Message: message})
+	return errors.Join(&api.Error{Code: api.CodeLimit, Message: message, Hint: hint}, err)
+}
+
+// finish moves what the box had written, and gives back what it had not read.
+func (k *keeper) finish() {
+	if k.io != nil {
+		k.io.finish()
+	}
+}
+
+// startFailure tells why the command could not be executed, in a shell's codes.
+func startFailure(o *Options, err error) (int, error) {
+	var se *guest.StartError
+	if !errors.As(err, &se) {
+		return api.ExitFailed, fmt.Errorf("start command: %w", err)
+	}
+	name := o.Plan.Argv[0]
+	no := syscall.Errno(se.Errno)
+	switch {
+	case se.Step == "chdir":
+		return api.ExitFailed, &api.Error{
+			Code: api.CodeWorkspace, Message: fmt.Sprintf("the working directory %s cannot be entered inside: %v", o.Plan.Dir, no),
+			Hint: "start from within the workspace, or grant the folder with --read",
+		}
+	case se.Step != "exec":
+		return api.ExitFailed, fmt.Errorf("start command: %w", err)
+	case no == syscall.ENOENT || no == syscall.ENOTDIR:
+		return api.ExitNotFound, &api.Error{
+			Code: api.CodeNoCommand, Message: fmt.Sprintf("%q was not found inside the sandbox", name),
+			Hint: "it must lie in a folder of PATH that is visible inside: --dry-run shows them, --read PATH adds one",
+		}
+	}
+	return api.ExitNotExecutable, &api.Error{
+		Code: api.CodeNotExec, Message: fmt.Sprintf("%q cannot be executed inside the sandbox: %v", name, no),
+		Hint: "check its permissions and its first line",
+	}
+}
+
+// report writes events as JSON lines to the file that the user named.
+type report struct {
+	f   *os.File
+	err error
+}
+
+func openReport(name string) (*report, error) {
+	if name == "" {
+		return &report{}, nil
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, &api.Error{Code: api.CodeUsage, Message: "open report: " + err.Error(), Hint: "name a file in a folder that exists and that you may write"}
+	}
+	return &report{f: f}, nil
+}
+
+func (r *report) event(e api.Event) {
+	if r.f == nil || r.err != nil {
+		return
+	}
+	b, err := json.Marshal(e)
+	if err == nil {
+		_, err = r.f.Write(append(b, '\n'))
+	}
+	r.err = err
+}
+
+func (r *report) close() error {
+	if r.f == nil {
+		return nil
+	}
+	if err := errors.Join(r.err, r.f.Close()); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}

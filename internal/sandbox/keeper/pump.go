@@ -1,0 +1,181 @@
+//go:build linux
+
+package keeper
+
+import (
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// pump moves bytes from one descriptor to another until the source ends or the
+// target no longer takes them, by splice: the bytes of a pipe are handed over,
+// not copied.
+type pump struct {
+	src, dst int
+	own      int     // the end that is ours, closed when the pump ends
+	budget   *budget // of output; nil: no limit
+	begun    atomic.Bool
+	stopping atomic.Bool
+	done     chan struct{}
+}
+
+// chunk is the most that one step moves, in bytes.
+const chunk = pipeSize
+
+func newPump(src, dst, own int, b *budget) *pump {
+	return &pump{src: src, dst: dst, own: own, budget: b, done: make(chan struct{})}
+}
+
+// run moves until the end. It waits for a pipe of ours by the runtime's poller,
+// which costs no thread; the host's descriptors are not ours to make
+// non-blocking, so for them a thread waits.
+func (p *pump) run() {
+	p.begun.Store(true)
+	defer close(p.done)
+	if p.own == p.dst {
+		defer unix.Close(p.own)
+		p.loop(p.await)
+		return
+	}
+	if err := unix.SetNonblock(p.src, true); err != nil {
+		unix.Close(p.own)
+		return
+	}
+	f := os.NewFile(uintptr(p.src), "output")
+	defer f.Close()
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	// A read that reports nothing read makes the poller wait, once.
+	p.loop(func() bool {
+		if n, err := unix.IoctlGetInt(p.src, unix.TIOCINQ); err == nil && n > 0 {
+			return p.awaitTarget() // it was the target that had no room
+		}
+		looked := false
+		return raw.Read(func(uintptr) bool {
+			first := !looked
+			looked = true
+			return !first
+		}) == nil
+	})
+}
+
+// loop moves by splice, or where that is impossible by copying; await blocks
+// until a step may succeed, and is false if none ever will.
+func (p *pump) loop(await func() bool) {
+	move := p.splice
+	for !p.stopping.Load() {
+		want := p.budget.take(chunk)
+		if want == 0 {
+			p.discard(await)
+			return
+		}
+		n, err := move(want)
+		p.budget.back(want - max(n, 0))
+		switch {
+		case n > 0:
+		case err == nil:
+			return // the source has ended
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			if !await() {
+				return
+			}
+		case err == unix.EINVAL:
+			// One of the two cannot be spliced: a terminal, a file opened for append.
+			move = p.copy
+		default:
+			return // the target takes no more, or the source broke
+		}
+	}
+}
+
+func (p *pump) splice(n int) (int, error) {
+	got, err := unix.Splice(p.src, nil, p.dst, nil, n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+	return int(got), err
+}
+
+// copy moves by reading and writing.
+func (p *pump) copy(n int) (int, error) {
+	var buf [32 << 10]byte
+	got, err := unix.Read(p.src, buf[:min(n, len(buf))])
+	if err != nil || got <= 0 {
+		return got, err
+	}
+	for b := buf[:got]; len(b) > 0; {
+		m, err := unix.Write(p.dst, b)
+		if err == unix.EAGAIN {
+			fds := []unix.PollFd{{Fd: int32(p.dst), Events: unix.POLLOUT}}
+			_, err = unix.Poll(fds, -1)
+		}
+		if err != nil && err != unix.EINTR {
+			return -1, err
+		}
+		b = b[max(m, 0):]
+	}
+	return got, nil
+}
+
+// await blocks until a step from a source of the host's may succeed; false: it
+// never will, since the target's other end is closed.
+func (p *pump) await() bool {
+	fds := []unix.PollFd{{Fd: int32(p.src), Events: unix.POLLIN}, {Fd: int32(p.dst)}}
+	for fds[0].Revents == 0 {
+		if _, err := unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+			return false
+		}
+		if fds[1].Revents&(unix.POLLERR|unix.POLLNVAL) != 0 {
+			return false
+		}
+	}
+	return p.awaitTarget()
+}
+
+// awaitTarget blocks until the target has room; false: it never will.
+func (p *pump) awaitTarget() bool {
+	fds := []unix.PollFd{{Fd: int32(p.dst), Events: unix.POLLOUT}}
+	for !p.stopping.Load() {
+		if _, err := unix.Poll(fds, pollStep); err != nil && err != unix.EINTR {
+			return false
+		}
+		if fds[0].Revents&(unix.POLLERR|unix.POLLNVAL) != 0 {
+			return false
+		}
+		if fds[0].Revents != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pollStep is how often, in ms, a pump whose target is full looks whether it
+// was told to stop: only a stdin that nobody reads any more needs it.
+const pollStep = 50
+
+// discard reads what is over the limit, so that the program ends by our hand
+// and not by a full pipe. A program that wrote exactly the limit is not over it.
+func (p *pump) discard(await func() bool) {
+	var buf [32 << 10]byte
+	for {
+		n, err := unix.Read(p.src, buf[:])
+		if err == unix.EAGAIN && await() {
+			continue
+		}
+		if n <= 0 && err != unix.EINTR {
+			return
+		}
+		if n > 0 {
+			p.budget.exceed()
+		}
+	}
+}
+
+// stop makes a pump end whose target is full and read by nobody, and waits for
+// it.
+func (p *pump) stop() {
+	p.stopping.Store(true)
+	<-p.done
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package keeper
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// signals are those that the keeper passes on instead of dying of them.
+type signals struct{ c chan os.Signal }
+
+func catch() *signals {
+	s := &signals{c: make(chan os.Signal, 16)}
+	signal.Notify(s.c, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT,
+		unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGWINCH)
+	return s
+}
+
+// stop gives the signals back: from here on they end the keeper.
+func (s *signals) stop() { signal.Stop(s.c) }
+
+// signal passes one on. What a terminal would send to a whole foreground group
+// goes to the program's group; the rest to the program alone, as kill(1) would.
+func (k *keeper) signal(sig os.Signal) {
+	switch sig {
+	case unix.SIGWINCH:
+		if t, ok := k.io.(*terminal); ok {
+			t.resized()
+		}
+	case unix.SIGTSTP:
+		k.suspend(false)
+	default:
+		group := sig == unix.SIGINT || sig == unix.SIGQUIT
+		// The program may have ended; its exit is on the way.
+		_ = k.proc.Signal(int(sig.(syscall.Signal)), group)
+	}
+}
+
+// freezeTime bounds the freeze before a stop; a box that does not answer is
+// left running rather than the person waiting.
+const freezeTime = 2 * time.Second
+
+// suspend stops the keeper as ^Z would stop the program: the box is frozen, its
+// wall clock goes on. When somebody continues the keeper, all goes on.
+func (k *keeper) suspend(byProgram bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), freezeTime)
+	defer cancel()
+	_ = k.s.Client.Freeze(ctx) // also undone if it only went half way
+	k.io.suspended()
+	// SIGSTOP, since SIGTSTP is caught. The shell sees the whole job stopped.
+	_ = unix.Kill(0, unix.SIGSTOP)
+	k.io.resumed()
+	ctx, cancel = context.WithTimeout(context.Background(), freezeTime)
+	defer cancel()
+	_ = k.s.Client.Thaw(ctx)
+	if byProgram {
+		_ = k.proc.Continue()
+	}
+}

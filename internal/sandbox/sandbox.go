@@ -1,0 +1,140 @@
+// Package sandbox is the life of one sandbox: from a plan to a running box with
+// a record, and to nothing again. It joins a driver, the guest's client and
+// the sandbox's folder; whoever owns the life (the keeper) decides when what
+// happens.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/policy"
+	"github.com/caisson-dev/caisson/internal/store"
+)
+
+// Config says what to create.
+type Config struct {
+	Store  *store.Store
+	Driver driver.Driver
+	Plan   *policy.Plan
+	Name   string // optional; must be free
+	// Observe, if not nil, is given every event after it was recorded.
+	Observe func(api.Event)
+}
+
+// Sandbox is a running sandbox. The one who created it must End it.
+type Sandbox struct {
+	Box    driver.Box
+	Client *guest.Client
+
+	plan    *policy.Plan
+	folder  *store.Folder
+	observe func(api.Event)
+}
+
+// endTime bounds how long the end of a box is waited for. The kernel needs some
+// ms for an ordinary box, and 0.4 s to free 4 GiB.
+const endTime = 10 * time.Second
+
+// Create makes the folder and the box. The box's root may not stand yet: Ready
+// waits for that, and a command may be started before. On an error nothing is
+// left.
+func Create(ctx context.Context, c Config) (*Sandbox, error) {
+	folder, err := c.Store.Create(api.Sandbox{
+		Name: c.Name, Tier: c.Plan.Tier, Image: c.Plan.Image, State: api.StateCreating,
+		Command: c.Plan.Argv, Workspace: c.Plan.Workspace.Source, Policy: c.Plan.Digest, Points: c.Plan.Points,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	s := &Sandbox{plan: c.Plan, folder: folder, observe: c.Observe}
+	spec := driver.Spec{ID: folder.ID(), Plan: c.Plan, Dir: folder.Path()}
+	if s.Box, err = c.Driver.Create(ctx, spec); err != nil {
+		return nil, errors.Join(err, folder.Remove())
+	}
+	s.Client = guest.Open(s.Box.Stream())
+	err = s.Record(api.Event{Kind: api.EventCreated, Data: map[string]string{
+		"tier": string(c.Plan.Tier), "policy": c.Plan.Digest,
+	}})
+	if err != nil {
+		return nil, errors.Join(err, s.End(false, ""))
+	}
+	return s, nil
+}
+
+// ID is the sandbox's id.
+func (s *Sandbox) ID() string { return s.folder.ID() }
+
+// Command is the plan's command with the limits that the guest sets on it.
+func (s *Sandbox) Command() guest.Command {
+	return guest.Command{
+		Argv: s.plan.Argv, Env: s.plan.Env, Dir: s.plan.Dir,
+		Processes: uint64(s.plan.Limits.Pids),
+		DataSize:  uint64(s.plan.Limits.Memory),
+	}
+}
+
+// Ready waits until the guest says that the box stands, and records it as
+// running.
+func (s *Sandbox) Ready(ctx context.Context) error {
+	if _, err := s.Client.Ready(ctx); err != nil {
+		return s.blame(err)
+	}
+	return s.folder.Update(func(r *api.Sandbox) {
+		r.State = api.StateRunning
+		r.InitPID = s.Box.PID()
+	})
+}
+
+// blame turns the end of the stream into what ended it, where the box knows
+// more.
+func (s *Sandbox) blame(err error) error {
+	var setup *guest.SetupError
+	if errors.As(err, &setup) {
+		return &api.Error{
+			Code: api.CodeHost, Message: "the sandbox could not be set up: " + setup.Error(),
+			Hint: "caisson doctor --tier " + string(s.plan.Tier) + " says what this host lacks",
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	exit, e := s.Box.Wait(ctx)
+	if e != nil || exit.Reason == "" {
+		return err
+	}
+	return &api.Error{Code: api.CodeHost, Message: "the sandbox ended: " + exit.Reason}
+}
+
+// Record appends an event to the sandbox's folder.
+func (s *Sandbox) Record(e api.Event) error {
+	e.Sandbox = s.folder.ID()
+	if err := s.folder.Append(e); err != nil {
+		return fmt.Errorf("record event: %w", err)
+	}
+	if s.observe != nil {
+		s.observe(e)
+	}
+	return nil
+}
+
+// End ends the box and returns when nothing of it is left. With keep the record
+// and its events stay, as stopped.
+func (s *Sandbox) End(keep bool, reason string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	err := s.Box.Destroy(ctx)
+	// What the stream says at its end is not news: the box is gone.
+	_ = s.Client.Close()
+	if !keep {
+		return errors.Join(err, s.folder.Remove())
+	}
+	err = errors.Join(err, s.folder.Update(func(r *api.Sandbox) {
+		r.State, r.Reason, r.KeeperPID, r.InitPID = api.StateStopped, reason, 0, 0
+	}))
+	return errors.Join(err, s.folder.Close())
+}
