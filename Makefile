@@ -29,7 +29,7 @@ all: build
 # the one it was linked with. Off Linux there is no box, only the client.
 ifeq ($(GOOS),linux)
 build: guest
-	$(GO_BUILD) $(VCS) -ldflags "$(STRIP) -X $(MODULE)/internal/stage.guestDigest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1)" -o bin/caisson ./cmd/caisson
+	$(GO_BUILD) $(VCS) -ldflags "$(STRIP) -X $(MODULE)/internal/driver/place.guestDigest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1)" -o bin/caisson ./cmd/caisson
 	@if [ -d escape/probe ]; then set -x; $(GO_BUILD) -buildvcs=false -ldflags "$(STRIP)" -o bin/caisson-probe ./escape/probe; fi
 else
 build:

@@ -18,7 +18,7 @@ import (
 
 // Launch says how to start a box.
 type Launch struct {
-	Guest string // path of the guest's binary: see Place
+	Guest string // path of the guest's binary: see package place
 	Setup Setup
 	Dir   string        // the sandbox's folder, which the watcher removes if the keeper dies
 	Wall  time.Duration // 0: no limit

@@ -83,7 +83,7 @@ func buildAll(root, dir string) error {
 			return err
 		}
 		if p.name == "caisson-guest" {
-			flags += " -X " + module + "/internal/stage.guestDigest=" + digest
+			flags += " -X " + module + "/internal/driver/place.guestDigest=" + digest
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/driver/place"
 	"github.com/caisson-dev/caisson/internal/guest"
 	"github.com/caisson-dev/caisson/internal/stage"
 )
@@ -18,7 +19,7 @@ import (
 // container refuses.
 func (d process) Probe(ctx context.Context, depth driver.Depth) api.Probe {
 	p := api.Probe{Tier: api.TierProcess, Usable: true}
-	p.Features = append(stage.KernelFeatures(), limits()...)
+	p.Features = limits()
 	if depth == driver.ProbeFull {
 		p.Features = append(p.Features, d.tryBox(ctx))
 	}
@@ -75,7 +76,7 @@ func (d process) tryBox(ctx context.Context) api.Feature {
 }
 
 func (d process) startNothing(ctx context.Context) error {
-	bin, err := stage.Place(d.dir)
+	bin, err := place.Guest(d.dir)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/driver/place"
 	"github.com/caisson-dev/caisson/internal/guest"
 	"github.com/caisson-dev/caisson/internal/policy"
 	"github.com/caisson-dev/caisson/internal/stage"
@@ -37,7 +38,7 @@ func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, erro
 	if err != nil {
 		return nil, err
 	}
-	if launch.Guest, err = stage.Place(d.dir); err != nil {
+	if launch.Guest, err = place.Guest(d.dir); err != nil {
 		return nil, &api.Error{
 			Code: api.CodeHost, Message: err.Error(),
 			Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",

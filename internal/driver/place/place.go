@@ -1,6 +1,8 @@
 //go:build linux
 
-package stage
+// Package place puts the guest's binary where boxes are started from: once, by
+// its digest, in a folder that only its owner can write.
+package place
 
 import (
 	"crypto/sha256"
@@ -18,13 +20,13 @@ import (
 // executable is taken as it is.
 var guestDigest string
 
-// GuestName is the file name of the guest's binary beside caisson.
-const GuestName = "caisson-guest"
+// guestName is the file name of the guest's binary beside caisson.
+const guestName = "caisson-guest"
 
-// GuestDir is the folder that Place keeps the guest in: root's is
+// Dir is the folder that Guest keeps the guest in: root's is
 // /var/lib/caisson, a user's $XDG_CACHE_HOME/caisson or ~/.cache/caisson. It is
 // not the state's, which often lies where nothing may be executed.
-func GuestDir(getenv func(string) string, uid int) (string, error) {
+func Dir(getenv func(string) string, uid int) (string, error) {
 	if uid == 0 {
 		return "/var/lib/caisson", nil
 	}
@@ -38,11 +40,11 @@ func GuestDir(getenv func(string) string, uid int) (string, error) {
 	return filepath.Join(dir, "caisson"), nil
 }
 
-// Place returns the path of the guest's binary, in dir under the name of its
+// Guest returns the path of the guest's binary, in dir under the name of its
 // digest. The first call copies it there from beside the executable and checks it against this
 // build; later ones only look. A box is never started from where the binary was
 // built or installed: that may lie in a workspace which a box can write.
-func Place(dir string) (string, error) {
+func Guest(dir string) (string, error) {
 	if err := checkDir(dir); err != nil {
 		return "", err
 	}
@@ -56,7 +58,7 @@ func Place(dir string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("find own executable: %w", err)
 	}
-	src := filepath.Join(filepath.Dir(exe), GuestName)
+	src := filepath.Join(filepath.Dir(exe), guestName)
 	data, err := os.ReadFile(src)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s is not beside caisson", src)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package stage
+package place
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestPlaceRefusesAFolderOthersMayWrite(t *testing.T) {
+func TestGuestRefusesAFolderOthersMayWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bin")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestPlaceRefusesAFolderOthersMayWrite(t *testing.T) {
 	}
 }
 
-func TestPlacePutsOneReadOnlyCopy(t *testing.T) {
+func TestGuestIsOneReadOnlyCopy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bin")
 	p := filepath.Join(dir, "guest-x")
 	for range 2 { // the second meets the first's
@@ -54,7 +54,7 @@ func TestPlacePutsOneReadOnlyCopy(t *testing.T) {
 	}
 }
 
-func TestGuestDir(t *testing.T) {
+func TestDir(t *testing.T) {
 	env := func(kv map[string]string) func(string) string { return func(k string) string { return kv[k] } }
 	for _, c := range []struct {
 		env  map[string]string
@@ -67,9 +67,9 @@ func TestGuestDir(t *testing.T) {
 		{nil, 1000, ""},
 		{map[string]string{"HOME": "relative"}, 1000, ""},
 	} {
-		got, err := GuestDir(env(c.env), c.uid)
+		got, err := Dir(env(c.env), c.uid)
 		if got != c.want || (err != nil) != (c.want == "") {
-			t.Errorf("GuestDir(%v, %d) = %q, %v; want %q", c.env, c.uid, got, err, c.want)
+			t.Errorf("Dir(%v, %d) = %q, %v; want %q", c.env, c.uid, got, err, c.want)
 		}
 	}
 }
