@@ -50,8 +50,9 @@ func (h *Host) Left() ([]string, error) {
 }
 
 // AwaitClean looks again and again until the host is as it was, and fails the
-// test if something was different in every look within the time. What comes
-// and goes meanwhile, by other programs of the host, does not count.
+// test if it is not within the time. Of what is the whole host's (mounts, cgroups,
+// interfaces, tables, SysV objects) only that counts which was different in every look:
+// other programs come and go.
 func (h *Host) AwaitClean(t testing.TB, within time.Duration) {
 	t.Helper()
 	if left := h.Await(t, within); len(left) > 0 {
@@ -63,22 +64,32 @@ func (h *Host) AwaitClean(t testing.TB, within time.Duration) {
 func (h *Host) Await(t testing.TB, within time.Duration) []string {
 	t.Helper()
 	deadline := time.Now().Add(within)
-	var stubborn []string
+	var before []string
 	for first, pause := true, time.Millisecond; ; first, pause = false, min(2*pause, 50*time.Millisecond) {
 		left, err := h.Left()
 		if err != nil {
 			t.Fatalf("testenv: look at the host: %v", err)
 		}
-		if first {
-			stubborn = left
-		} else {
-			stubborn = slices.DeleteFunc(stubborn, func(s string) bool { return !slices.Contains(left, s) })
+		if !first {
+			left = slices.DeleteFunc(left, func(s string) bool { return !ours(s) && !slices.Contains(before, s) })
 		}
-		if len(stubborn) == 0 || time.Now().After(deadline) {
-			return stubborn
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
 		}
+		before = left
 		time.Sleep(pause)
 	}
+}
+
+// ours reports whether a difference is one that only this test can have made.
+func ours(difference string) bool {
+	_, what, _ := strings.Cut(difference, ": ")
+	for _, kind := range []string{"process ", "descriptor ", "network namespace ", "file "} {
+		if strings.HasPrefix(what, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // ReapOrphans reaps the zombies among this process's children: those that a

@@ -211,8 +211,15 @@ func TestHostStateSees(t *testing.T) {
 		}},
 		{"a network namespace", "left: network namespace net:[", func(t *testing.T) func() {
 			Need(t, "netns", "root")
-			cmd := exec.Command("unshare", "-n", "sleep", "60")
+			cmd := exec.Command("unshare", "-n", "sh", "-c", "echo; exec sleep 60")
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := out.Read(make([]byte, 1)); err != nil {
 				t.Fatal(err)
 			}
 			return func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
