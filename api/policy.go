@@ -1,29 +1,27 @@
 package api
 
-import "time"
-
 // Policy is what a sandbox may do, as one policy file says it. docs/policy.md
 // describes each key. A pointer or nil slice that is unset leaves the matter to
 // the policies below; within a network rule an absent condition restricts
 // nothing and a present empty list matches nothing, so nil and empty differ.
 type Policy struct {
 	Version     int                `json:"version" yaml:"version"`
-	Extends     []string           `json:"extends,omitempty" yaml:"extends"`
+	Extends     []string           `json:"extends,omitzero" yaml:"extends"`
 	Trust       Trust              `json:"trust,omitempty" yaml:"trust"`
 	Tenants     Tenants            `json:"tenants,omitempty" yaml:"tenants"`
 	Tier        Tier               `json:"tier,omitempty" yaml:"tier"`
 	Image       string             `json:"image,omitempty" yaml:"image"`
-	Accept      []Loss             `json:"accept,omitempty" yaml:"accept"`
+	Accept      []Loss             `json:"accept,omitzero" yaml:"accept"`
 	Workspace   Workspace          `json:"workspace,omitzero" yaml:"workspace"`
 	Filesystem  Filesystem         `json:"filesystem,omitzero" yaml:"filesystem"`
 	Network     Network            `json:"network,omitzero" yaml:"network"`
-	Credentials []Credential       `json:"credentials,omitempty" yaml:"credentials"`
-	Git         []GitRule          `json:"git,omitempty" yaml:"git"`
+	Credentials []Credential       `json:"credentials,omitzero" yaml:"credentials"`
+	Git         []GitRule          `json:"git,omitzero" yaml:"git"`
 	Nested      *bool              `json:"nested,omitempty" yaml:"nested"`
-	Env         map[string]*string `json:"env,omitempty" yaml:"env"` // nil removes
+	Env         map[string]*string `json:"env,omitzero" yaml:"env"` // nil removes
 	Limits      Limits             `json:"limits,omitzero" yaml:"limits"`
 	Lifetime    Lifetime           `json:"lifetime,omitzero" yaml:"lifetime"`
-	Services    []Service          `json:"services,omitempty" yaml:"services"`
+	Services    []Service          `json:"services,omitzero" yaml:"services"`
 }
 
 // Trust is how far the code in the sandbox is trusted.
@@ -62,33 +60,33 @@ const (
 type Workspace struct {
 	Path        string        `json:"path,omitempty" yaml:"path"`
 	Mode        WorkspaceMode `json:"mode,omitempty" yaml:"mode"`
-	Protect     []string      `json:"protect,omitempty" yaml:"protect"`
-	Unprotect   []string      `json:"unprotect,omitempty" yaml:"unprotect"`
+	Protect     []string      `json:"protect,omitzero" yaml:"protect"`
+	Unprotect   []string      `json:"unprotect,omitzero" yaml:"unprotect"`
 	OnExecLater string        `json:"on_exec_later,omitempty" yaml:"on_exec_later"` // tell | ask | stop
-	Home        []string      `json:"home,omitempty" yaml:"home"`
+	Home        []string      `json:"home,omitzero" yaml:"home"`
 }
 
 // Filesystem says which host paths are visible beyond the base.
 type Filesystem struct {
-	Read  []string `json:"read,omitempty" yaml:"read"`
-	Write []string `json:"write,omitempty" yaml:"write"`
-	Hide  []string `json:"hide,omitempty" yaml:"hide"`
+	Read  []string `json:"read,omitzero" yaml:"read"`
+	Write []string `json:"write,omitzero" yaml:"write"`
+	Hide  []string `json:"hide,omitzero" yaml:"hide"`
 	Keep  Keep     `json:"keep,omitzero" yaml:"keep"`
 }
 
 // Keep names state that outlives boxes, per workspace and policy.
 type Keep struct {
-	Caches []string `json:"caches,omitempty" yaml:"caches"`
-	Home   []string `json:"home,omitempty" yaml:"home"`
+	Caches []string `json:"caches,omitzero" yaml:"caches"`
+	Home   []string `json:"home,omitzero" yaml:"home"`
 }
 
 // Network is what may leave the sandbox, and who may come in.
 type Network struct {
-	Allow   []NetworkRule `json:"allow,omitempty" yaml:"allow"`
-	Deny    []NetworkRule `json:"deny,omitempty" yaml:"deny"`
+	Allow   []NetworkRule `json:"allow,omitzero" yaml:"allow"`
+	Deny    []NetworkRule `json:"deny,omitzero" yaml:"deny"`
 	Ask     *bool         `json:"ask,omitempty" yaml:"ask"`
 	Budget  Budget        `json:"budget,omitzero" yaml:"budget"`
-	Publish []string      `json:"publish,omitempty" yaml:"publish"` // [IP:]PORT[:BOXPORT]
+	Publish []string      `json:"publish,omitzero" yaml:"publish"` // [IP:]PORT[:BOXPORT]
 }
 
 // NetworkRule matches connections and requests. A string in the policy file is
@@ -139,7 +137,7 @@ type Credential struct {
 	Env    string         `json:"env,omitempty" yaml:"env"`
 	File   CredentialFile `json:"file,omitzero" yaml:"file"`
 	Inject string         `json:"inject" yaml:"inject"`
-	Bind   []NetworkRule  `json:"bind,omitempty" yaml:"bind"`
+	Bind   []NetworkRule  `json:"bind,omitzero" yaml:"bind"`
 	Budget Budget         `json:"budget,omitzero" yaml:"budget"`
 }
 
@@ -154,10 +152,10 @@ type GitRule struct {
 	Repo       string   `json:"repo" yaml:"repo"`
 	Credential string   `json:"credential,omitempty" yaml:"credential"`
 	Fetch      bool     `json:"fetch,omitempty" yaml:"fetch"`
-	Push       []string `json:"push,omitempty" yaml:"push"`
+	Push       []string `json:"push,omitzero" yaml:"push"`
 	Force      bool     `json:"force,omitempty" yaml:"force"`
 	Sign       string   `json:"sign,omitempty" yaml:"sign"` // none | ssh | gpg
-	DenyPaths  []string `json:"deny_paths,omitempty" yaml:"deny_paths"`
+	DenyPaths  []string `json:"deny_paths,omitzero" yaml:"deny_paths"`
 	MaxBlob    Bytes    `json:"max_blob,omitempty" yaml:"max_blob"`
 	Export     string   `json:"export,omitempty" yaml:"export"`
 }
@@ -185,18 +183,12 @@ type Service struct {
 	Name  string       `json:"name" yaml:"name"`
 	Run   []string     `json:"run" yaml:"run"`
 	Ready ServiceReady `json:"ready,omitzero" yaml:"ready"`
-	After []string     `json:"after,omitempty" yaml:"after"`
+	After []string     `json:"after,omitzero" yaml:"after"`
 }
 
 // ServiceReady is the check that a service is ready. One field is set.
 type ServiceReady struct {
 	TCP     int      `json:"tcp,omitempty" yaml:"tcp"`
 	HTTP    string   `json:"http,omitempty" yaml:"http"`
-	Command []string `json:"command,omitempty" yaml:"command"`
+	Command []string `json:"command,omitzero" yaml:"command"`
 }
-
-// Bytes is a size in bytes, written "4GiB", "64KiB" or "1048576" in files.
-type Bytes int64
-
-// Duration is a span of time, written "2h" or "1m30s" in files.
-type Duration time.Duration

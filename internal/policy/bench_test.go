@@ -1,0 +1,9 @@
+package policy
+
+import "testing"
+
+func BenchmarkBase(b *testing.B) {
+	for range b.N {
+		baseFile()
+	}
+}

@@ -1,0 +1,105 @@
+package policy
+
+import (
+	"bytes"
+	"os"
+	"slices"
+
+	"github.com/caisson-dev/caisson/api"
+)
+
+// hide covers what the policy hides, and what is Caisson's own, wherever a
+// mount shows it. No allow re-opens it.
+func (r *resolver) hide() error {
+	for _, own := range [...]string{r.caller.StateDir, r.caller.ConfigDir} {
+		if own == "" {
+			continue
+		}
+		if real, _, err := r.files.real(own); err == nil {
+			r.mask(real, api.Origin{Source: "default"})
+		}
+	}
+	for i, p := range r.m.Filesystem.Hide {
+		if err := r.hideOne(item("filesystem.hide", i), p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *resolver) hideOne(key, p string) error {
+	origin := r.m.origin(key)
+	name := expand(p, r.caller)
+	real, _, err := r.files.real(name)
+	if err != nil {
+		if !origin.User {
+			return nil
+		}
+		return fail(api.CodePolicy, origin, "create it first, or remove the line",
+			"%s %s: %s: nothing can be put over what is not there", key, quote(name), reason(err))
+	}
+	if ws := r.plan.Workspace.Source; ws != "" && within(ws, real) {
+		return fail(api.CodePolicy, origin, "hide something in it", "%s %s would hide the workspace", key, quote(name))
+	}
+	f := r.mountStrength()
+	point := api.Point{Name: key, Value: name + " is not there", Strength: f.Strength, Reason: f.Reason, Origin: origin}
+	if r.mask(real, origin) && point.Strength == api.StrengthHard {
+		point.Strength, point.Loss = api.StrengthSoft, api.LossHostEdits
+		point.Reason = "a save on the host that replaces the file takes the cover away"
+	}
+	if err := r.promise(point, "use a workspace mode that copies"); err != nil {
+		return err
+	}
+	if !r.inHistory(real) {
+		return nil
+	}
+	return r.promise(api.Point{
+		Name: key + ".history", Value: name + " is not in the git history", Strength: api.StrengthSoft, Loss: api.LossHistory,
+		Reason: "git tracks it, so its history shows it", Origin: origin,
+	}, "take it out of git")
+}
+
+// mask covers one host path in every mount that shows it, takes out the mounts
+// that show nothing else, and reports whether a cover was needed.
+func (r *resolver) mask(real string, origin api.Origin) (covers bool) {
+	var hides []Mount
+	r.mounts = slices.DeleteFunc(r.mounts, func(m Mount) bool {
+		if m.Kind != MountBind {
+			return false
+		}
+		if within(m.Source, real) {
+			if m.Origin.User {
+				r.warn(place(m.Origin) + ": " + quote(m.Target) + " stays hidden by " + place(origin))
+			}
+			return true
+		}
+		if within(real, m.Source) {
+			hides = append(hides, Mount{Kind: MountHide, Target: m.Target + real[len(m.Source):], Origin: origin})
+		}
+		return false
+	})
+	r.mounts = append(r.mounts, hides...)
+	return len(hides) > 0
+}
+
+// inHistory reports whether the workspace's git tracks a path, or may. It
+// reads the index once, without parsing: a path is text there, but in version 4.
+func (r *resolver) inHistory(real string) bool {
+	ws := r.plan.Workspace.Source
+	if ws == "" || !within(real, ws) || real == ws {
+		return false
+	}
+	git := r.files.at(join2(ws, ".git"))
+	if git.err != nil || !git.info.IsDir() {
+		return false // no repository, or its git directory lies outside
+	}
+	if r.files.exists(join2(ws, ".git/index")) {
+		index, err := os.ReadFile(r.in.Root + join2(ws, ".git/index"))
+		if err != nil || len(index) < 12 || index[7] > 3 || bytes.Contains(index, []byte("link\x00\x00")) {
+			return true // unreadable, compressed or split: it may
+		}
+		rel := real[len(ws)+1:]
+		return bytes.Contains(index, []byte(rel+"\x00")) || bytes.Contains(index, []byte(rel+"/"))
+	}
+	return false
+}
