@@ -2,12 +2,9 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // SetupError says that the guest could not set its box up. The guest is gone.
@@ -51,7 +48,6 @@ func Open(s Stream) *Client {
 		calls:    map[uint32]chan error{},
 	}
 	c.link = newLink(s, false)
-	c.out.failed = c.writeFailed
 	c.out.post(kindHello, 0, 0, encodeHello(Hello{Version: Version}))
 	go c.out.loop(c.done)
 	go c.run()
@@ -109,24 +105,9 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// drain is how long a stream that takes no more is still read: a guest that is
-// gone may have said why, or how a program ended.
-const drain = 2 * time.Second
-
-func (c *Client) writeFailed(err error) {
-	time.AfterFunc(drain, func() { c.fail(fmt.Errorf("write guest stream: %w", err)) })
-}
-
 // run reads the stream until it ends.
 func (c *Client) run() {
-	err := c.read(c.handle)
-	switch {
-	case err == io.EOF:
-		err = errGone
-	case errors.Is(err, syscall.ECONNRESET):
-		err = fmt.Errorf("%w: %w", errGone, err)
-	}
-	c.fail(err)
+	c.fail(c.read(c.handle))
 }
 
 func (c *Client) handle(f frame) error {

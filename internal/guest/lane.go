@@ -109,17 +109,20 @@ func (r *reader) receive(p []byte) error {
 	return nil
 }
 
-// finish ends the lane with err. It says whether the lane was open until now.
-func (r *reader) finish(err error) bool {
+// finish ends the lane with err. The link knows before who reads it does, so that the
+// channel is free by then.
+func (r *reader) finish(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil {
-		return false
+		return
+	}
+	if !r.closed {
+		r.link.finish(r.ch)
 	}
 	r.end = err
 	r.free()
 	r.change.Broadcast()
-	return !r.closed
 }
 
 // free gives the window and the memory back when nothing more can be buffered.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
+	"time"
 )
 
 // channel is a program or a connection on one side of the stream. It has
@@ -42,7 +44,7 @@ func newLink(s Stream, descriptors bool) *link {
 		channels: map[uint32]*channel{},
 		windows:  windowBudget,
 	}
-	l.out = newWriter(s, l.fail)
+	l.out = newWriter(s, l.writeFailed)
 	return l
 }
 
@@ -64,6 +66,19 @@ func (l *link) fail(err error) {
 		l.cutOff(ch, err)
 	}
 	close(l.done)
+}
+
+// drain is how long a stream that takes no more is still read: a guest that is
+// gone may have said why before, or how a program ended.
+const drain = 2 * time.Second
+
+// writeFailed ends the stream, but lets what the peer has said be read first.
+func (l *link) writeFailed(err error) {
+	if err == errQueue {
+		l.fail(err)
+		return
+	}
+	time.AfterFunc(drain, func() { l.fail(fmt.Errorf("write guest stream: %w", err)) })
 }
 
 // cutOff ends all lanes of ch here, without telling the peer.
@@ -132,7 +147,7 @@ func (l *link) giveWindow(n int) {
 	l.windows += n
 }
 
-// read handles frames until the stream ends, and returns why: io.EOF if the peer
+// read handles frames until the stream ends, and returns why: errGone if the peer
 // closed it between frames.
 func (l *link) read(handle func(frame) error) error {
 	defer l.in.close()
@@ -145,6 +160,9 @@ func (l *link) read(handle func(frame) error) error {
 		}
 		if cause := l.reason(); cause != nil {
 			return cause
+		}
+		if err == io.EOF || errors.Is(err, syscall.ECONNRESET) {
+			return errGone
 		}
 		return err
 	}
@@ -161,10 +179,10 @@ func (l *link) handleLane(f frame) error {
 	case f.kind == kindData && r != nil:
 		return r.receive(f.payload)
 	case f.kind == kindEnd && r != nil && len(f.payload) == 0:
-		l.endReader(r, io.EOF)
+		r.finish(io.EOF)
 		return nil
 	case f.kind == kindReset && r != nil && len(f.payload) == 0:
-		l.endReader(r, ErrReset)
+		r.finish(ErrReset)
 		return nil
 	case f.kind == kindReset && s != nil && len(f.payload) == 0:
 		s.stop()
@@ -178,12 +196,6 @@ func (l *link) handleLane(f frame) error {
 		return s.fund(n)
 	}
 	return broken("frame kind %d for lane %d of channel %d", f.kind, f.lane, f.id)
-}
-
-func (l *link) endReader(r *reader, err error) {
-	if r.finish(err) {
-		l.finish(r.ch)
-	}
 }
 
 // checkHello reads the first frame of the peer and compares versions.

@@ -25,7 +25,7 @@ func (c *Client) open(ctx context.Context, ch *channel, cost int, frames func(id
 		c.cutOff(ch, ErrClosed)
 		return c.because(err)
 	}
-	if err := c.enqueue(ch, frames); err != nil {
+	if err := c.enqueue(ch, o, frames); err != nil {
 		c.starting.give(cost)
 		c.cutOff(ch, ErrClosed)
 		return err
@@ -49,8 +49,9 @@ func (c *Client) open(ctx context.Context, ch *channel, cost int, frames func(id
 	return ctx.Err()
 }
 
-// enqueue gives ch a number and queues its frames, both in the same order.
-func (c *Client) enqueue(ch *channel, frames func(id uint32) []*outward) error {
+// enqueue gives ch a number and queues its frames, both in the same order. A
+// hostile guest may answer before the frames are queued.
+func (c *Client) enqueue(ch *channel, o *opening, frames func(id uint32) []*outward) error {
 	c.opens.Lock()
 	defer c.opens.Unlock()
 	c.link.mu.Lock()
@@ -69,8 +70,8 @@ func (c *Client) enqueue(ch *channel, frames func(id uint32) []*outward) error {
 	ch.id = c.last
 	c.channels[ch.id] = ch
 	c.link.mu.Unlock()
-	ch.opening.parts = frames(ch.id)
-	c.out.postStart(ch.opening.parts...)
+	o.parts = frames(ch.id)
+	c.out.postStart(o.parts...)
 	return nil
 }
 

@@ -154,8 +154,8 @@ func (c *Client) handleProcess(f frame) error {
 	if p.exit, err = decodeExit(f.payload); err != nil {
 		return fmt.Errorf("guest stream: read exit: %w", err)
 	}
-	close(p.exited)
 	c.finish(ch)
+	close(p.exited)
 	return nil
 }
 

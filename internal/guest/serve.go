@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -31,13 +32,12 @@ type server struct {
 // The stream is closed.
 func Serve(stream Stream, hello Hello, h Handler) error {
 	s := &server{link: newLink(stream, true), handler: h, calls: map[uint32]bool{}}
-	s.out.failed = s.fail
 	hello.Version = Version
 	s.out.post(kindHello, 0, 0, encodeHello(hello))
 	go s.out.loop(s.done)
 	err := s.read(s.handle)
 	s.fail(err)
-	if err == io.EOF {
+	if errors.Is(err, errGone) {
 		return nil
 	}
 	return err

@@ -1,0 +1,153 @@
+package guest
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestHostileDescriptors: what a guest sends outward is closed at once, and so
+// is what comes inward unannounced. Announced ones are the control.
+func TestHostileDescriptors(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	fd := int(null.Fd())
+	before := openDescriptors(t)
+	message := encodeStart(start{command: Command{Argv: []string{"fds"}}, descriptors: true})
+	announced := appendFrame(nil, kindStart, flagDescriptors, 1, message)
+	for name, c := range map[string]struct {
+		count int
+		bytes []byte
+		want  string
+	}{
+		"control":         {3, announced, ""},
+		"two":             {2, announced, "2 descriptors"},
+		"four":            {4, announced, "more than are allowed"},
+		"a hundred":       {100, announced, "more than are allowed"},
+		"unannounced":     {3, appendFrame(nil, kindStart, 0, 1, startOf("fds")), "no frame announced"},
+		"with a call":     {1, appendFrame(nil, kindThaw, 0, 1, nil), "no frame announced"},
+		"with a bit":      {3, []byte{1}, "within a frame"},
+		"with no message": {3, appendFrame(nil, kindStart, flagDescriptors, 1, nil), "read start"},
+		"with half start": {3, appendFrame(nil, kindStart, flagDescriptors|flagMore, 1, message), ""},
+	} {
+		outer, inner := pair(t)
+		served, got := make(chan error, 1), make(chan int, 1)
+		go func() {
+			served <- Serve(inner, Hello{}, &fake{programs: map[string]func(*fakeProgram){"fds": func(p *fakeProgram) {
+				closeDescriptors(p.Descriptors)
+				got <- len(p.Descriptors)
+			}}})
+		}()
+		if _, err := io.ReadFull(outer, make([]byte, len(ourHello()))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := outer.Write(ourHello()); err != nil {
+			t.Fatal(err)
+		}
+		if err := outer.SendDescriptors(c.bytes, manyOf(fd, c.count)); err != nil {
+			t.Fatal(err)
+		}
+		if name == "control" && <-got != 3 {
+			t.Error("the control got no three descriptors")
+		}
+		if c.want == "" || strings.HasPrefix(c.want, "within") {
+			_ = outer.Close()
+		}
+		if err := <-served; err != nil || c.want != "" {
+			if err == nil || c.want == "" || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want: %s", name, err, c.want)
+			}
+		}
+		_ = outer.Close()
+		waitFor(t, name+": all descriptors to be closed", func() bool { return openDescriptors(t) == before })
+	}
+}
+
+func TestHostileDescriptorsOutward(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	before := openDescriptors(t)
+	outer, inner := pair(t)
+	c := Open(outer)
+	if err := inner.SendDescriptors(ourHello(), manyOf(int(null.Fd()), 3)); err != nil {
+		t.Fatal(err)
+	}
+	<-c.Done()
+	checkError(t, c.Err(), "no frame announced")
+	_ = inner.Close()
+	waitFor(t, "all descriptors to be closed", func() bool { return openDescriptors(t) == before })
+}
+
+func manyOf(fd, n int) []int {
+	fds := make([]int, n)
+	for i := range fds {
+		fds[i] = fd
+	}
+	return fds
+}
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// TestDescriptorsOfTwoStarts has one read end within the header of a start, so
+// that the next read brings the descriptors of a second.
+func TestDescriptorsOfTwoStarts(t *testing.T) {
+	outer, inner := pair(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+
+	filler := func(n int) []byte {
+		return frames(ourHello(), appendFrame(nil, kindStart, 0, 1, startOf("none", strings.Repeat("x", n))))
+	}
+	const some = 60_000
+	begin := filler(some + frameSize - 6 - len(filler(some)))
+	if len(begin) != frameSize-6 {
+		t.Fatalf("%d bytes before the starts", len(begin))
+	}
+	if _, err := outer.Write(begin); err != nil {
+		t.Fatal(err)
+	}
+	message := encodeStart(start{command: Command{Argv: []string{"fds"}}, descriptors: true})
+	for _, id := range []uint32{2, 3} {
+		if err := outer.SendDescriptors(appendFrame(nil, kindStart, flagDescriptors, id, message), manyOf(int(null.Fd()), 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, served := make(chan int, 2), make(chan error, 1)
+	go func() {
+		served <- Serve(inner, Hello{}, &fake{programs: map[string]func(*fakeProgram){"fds": func(p *fakeProgram) {
+			closeDescriptors(p.Descriptors)
+			got <- len(p.Descriptors)
+		}}})
+	}()
+	for range 2 {
+		select {
+		case n := <-got:
+			if n != 3 {
+				t.Errorf("%d descriptors", n)
+			}
+		case err := <-served:
+			t.Fatal(err)
+		}
+	}
+	_ = outer.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
