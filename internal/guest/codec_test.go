@@ -33,7 +33,10 @@ func TestCodec(t *testing.T) {
 	}
 	want := []any{
 		uint64(0), uint64(1<<64 - 1), int64(-1 << 63), int64(1<<63 - 1), true, false,
-		[]byte{0, 255}, []byte(nil), "\xff\x00ä", []string{"", "a", "\x80"}, []string(nil),
+		[]byte{0, 255},
+		[]byte(nil), "\xff\x00ä",
+		[]string{"", "a", "\x80"},
+		[]string(nil),
 	}
 	if err := d.Finish(); err != nil {
 		t.Fatal(err)

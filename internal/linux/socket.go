@@ -90,8 +90,8 @@ func (s *Socket) Read(p []byte) (int, error) {
 			}
 		}
 	})
-	if err == nil {
-		err = waitErr
+	if waitErr != nil {
+		err = s.waited(waitErr)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read socket: %w", err)
@@ -187,12 +187,23 @@ func (s *Socket) send(p, oob []byte) (sent int, err error) {
 		return true
 	})
 	if waitErr != nil {
-		err = waitErr
+		err = s.waited(waitErr)
 	}
 	if err != nil {
 		return sent, fmt.Errorf("write socket: %w", err)
 	}
 	return sent, nil
+}
+
+// waited is the error of a wait: the poller's own says only in words that the
+// file was closed.
+func (s *Socket) waited(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return os.ErrClosed
+	}
+	return err
 }
 
 // Close ends the socket at once, also for who reads or writes, and closes the
