@@ -180,19 +180,52 @@ func TestDescriptors(t *testing.T) {
 	mustWait(t, p, Exit{Code: 3})
 }
 
+// TestFail: the reason arrives, whether the start was sent before or after the
+// guest had gone with all that it was sent unread.
 func TestFail(t *testing.T) {
+	for name, early := range map[string]bool{"started before": true, "started after": false} {
+		outer, inner := pair(t)
+		fail := func() {
+			if err := Fail(inner, Hello{Failed: "no such folder", Step: "mount", Errno: int(syscall.ENOENT)}); err != nil {
+				t.Error(err)
+			}
+			_ = inner.Close()
+		}
+		if !early {
+			fail()
+		}
+		c := Open(outer)
+		if early {
+			go func() {
+				waitFor(t, "the start to be sent", func() bool {
+					c.link.mu.Lock()
+					defer c.link.mu.Unlock()
+					return c.last == 1
+				})
+				fail()
+			}()
+		}
+		_, err := c.Start(withTimeout(t), Command{Argv: []string{"a"}})
+		var failed *SetupError
+		if !errors.As(err, &failed) || failed.Hello.Step != "mount" || !errors.Is(err, syscall.ENOENT) {
+			t.Errorf("%s: start: %v", name, err)
+		}
+		if _, err := c.Ready(context.Background()); !errors.As(err, &failed) {
+			t.Errorf("%s: ready: %v", name, err)
+		}
+		if _, err := Dial(context.Background(), outer); err == nil {
+			t.Errorf("%s: a second client on a stream that is closed", name)
+		}
+	}
+}
+
+// TestVersions: a side that speaks another version is told from one that is
+// broken.
+func TestVersions(t *testing.T) {
 	outer, inner := pair(t)
-	if err := Fail(inner, Hello{Failed: "no such folder", Step: "mount", Errno: int(syscall.ENOENT)}); err != nil {
-		t.Fatal(err)
-	}
-	_ = inner.Close()
-	c := Open(outer)
-	_, err := c.Start(withTimeout(t), Command{Argv: []string{"a"}})
-	var failed *SetupError
-	if !errors.As(err, &failed) || failed.Hello.Step != "mount" || !errors.Is(err, syscall.ENOENT) {
-		t.Errorf("start after failed set-up: %v", err)
-	}
-	if _, err := c.Ready(context.Background()); !errors.As(err, &failed) {
-		t.Errorf("ready: %v", err)
-	}
+	go func() {
+		_, _ = inner.Write(appendFrame(nil, kindHello, 0, 0, append(encodeNumbers(Version+1), "whatever"...)))
+	}()
+	_, err := Dial(context.Background(), outer)
+	checkError(t, err, "speaks version 2, this one 1")
 }
