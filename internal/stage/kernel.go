@@ -37,7 +37,7 @@ var kernelRows = []kernelRow{
 		lost: "sandboxes for ordinary users; root needs none", fix: "caisson setup",
 	},
 	{
-		feature: api.FeatureTimeNamespace, linux: "5.6", probe: probeNamespace("time"),
+		feature: api.FeatureTimeNamespace, linux: "6.2", probe: probeTimeNamespace,
 		lost: "a clock of the box's own: it sees how long the host is up",
 	},
 	{
@@ -101,6 +101,15 @@ func probeNamespace(kinds ...string) func() (api.Strength, string) {
 
 func probeNamespaces() (api.Strength, string) {
 	return probeNamespace("mnt", "pid", "net", "ipc", "uts", "cgroup")()
+}
+
+// probeTimeNamespace wants more than the namespace, which is of 5.6: before 6.2 a
+// thread that made one could not start a program as Go does.
+func probeTimeNamespace() (api.Strength, string) {
+	if !kernelAtLeast(6, 2) {
+		return api.StrengthNone, "before Linux 6.2"
+	}
+	return probeNamespace("time")()
 }
 
 // userNamespaceBars are settings that keep ordinary users from user namespaces.

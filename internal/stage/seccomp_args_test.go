@@ -68,6 +68,9 @@ var argumentCases = []struct {
 	// Terminals, signals by descriptor, leases.
 	{"ioctl", []uint64{0, unix.TCGETS}, 0, 0},
 	{"ioctl", []uint64{0, unix.TIOCSCTTY}, 0, 0},
+	{"ioctl", []uint64{0, unix.FICLONE}, 0, 0},
+	{"ioctl", []uint64{0, 0x50009401}, unix.ENOTTY, 0},
+	{"ioctl", []uint64{0, dirty | 0x50009417}, unix.ENOTTY, 0},
 	{"ioctl", []uint64{0, unix.TIOCSTI}, unix.EPERM, 0},
 	{"ioctl", []uint64{0, dirty | unix.TIOCSTI}, unix.EPERM, 0},
 	{"ioctl", []uint64{0, 1<<32 | unix.TIOCLINUX}, unix.EPERM, 0},

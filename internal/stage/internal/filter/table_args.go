@@ -19,6 +19,19 @@ const (
 	tmpFile         = 0x400000  // __O_TMPFILE, without O_DIRECTORY's bit
 )
 
+// Ordinary users may snapshot subvolumes of btrfs, and a snapshot holds all of one,
+// the home beside the workspace too; older kernels took any file for the
+// whole that it lies in. ENOTTY is a file system without subvolumes.
+const (
+	enotty = Action(unix.SECCOMP_RET_ERRNO) | Action(unix.ENOTTY)
+
+	btrfsSnapCreate     = 0x50009401 // BTRFS_IOC_SNAP_CREATE
+	btrfsSubvolCreate   = 0x5000940e // BTRFS_IOC_SUBVOL_CREATE
+	btrfsSnapDestroy    = 0x5000940f // BTRFS_IOC_SNAP_DESTROY
+	btrfsSnapCreateV2   = 0x50009417 // BTRFS_IOC_SNAP_CREATE_V2
+	btrfsSubvolCreateV2 = 0x50009418 // BTRFS_IOC_SUBVOL_CREATE_V2
+)
+
 // fileRules are calls on files whose arguments matter. Nothing set-id and no
 // device node may be left behind in a workspace: there a host user could run
 // it (mkdir and its kin take no set-id bit from their mode).
@@ -42,7 +55,7 @@ func fileRules() []Rule {
 		},
 		{
 			Calls: "ioctl", Do: Allow,
-			Cases: []Case{when(eperm, isIn(1,
+			Cases: []Case{when(enotty, isIn(1, btrfsSnapCreate, btrfsSnapCreateV2, btrfsSubvolCreate, btrfsSubvolCreateV2, btrfsSnapDestroy)), when(eperm, isIn(1,
 				unix.TIOCSTI,                 // types for the user of the terminal (CVE-2017-5226)
 				unix.TIOCLINUX,               // pastes into a console (CVE-2023-28100)
 				unix.TIOCSETD,                // line disciplines: drivers nobody attends to
