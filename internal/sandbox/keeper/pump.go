@@ -19,10 +19,17 @@ type pump struct {
 	begun    atomic.Bool
 	stopping atomic.Bool
 	done     chan struct{}
+	moved    int64 // bytes
+	bulk     bool  // much was moved: steps block instead of being waited for
 }
 
-// chunk is the most that one step moves, in bytes.
-const chunk = pipeSize
+const (
+	// chunk is the most that one step moves, in bytes: the largest pipe that an
+	// ordinary user may have (fs.pipe-max-size).
+	chunk = 1 << 20
+	// bulkAfter is how many bytes make a stream bulk.
+	bulkAfter = 1 << 20
+)
 
 func newPump(src, dst, own int, b *budget) *pump {
 	return &pump{src: src, dst: dst, own: own, budget: b, done: make(chan struct{})}
@@ -77,6 +84,7 @@ func (p *pump) loop(await func() bool) {
 		p.budget.back(want - max(n, 0))
 		switch {
 		case n > 0:
+			p.count(n)
 		case err == nil:
 			return // the source has ended
 		case err == unix.EINTR:
@@ -94,8 +102,27 @@ func (p *pump) loop(await func() bool) {
 }
 
 func (p *pump) splice(n int) (int, error) {
-	got, err := unix.Splice(p.src, nil, p.dst, nil, n, unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+	flags := unix.SPLICE_F_MOVE
+	if !p.bulk {
+		flags |= unix.SPLICE_F_NONBLOCK
+	}
+	got, err := unix.Splice(p.src, nil, p.dst, nil, n, flags)
 	return int(got), err
+}
+
+// count turns a stream that has moved much into a bulk one: larger pipes and
+// blocking steps, so that both sides are woken less often. Only then, since all
+// pipes of a user share one quota of pages (fs.pipe-user-pages-soft). A regular
+// source stays as it is: it must be possible to stop it.
+func (p *pump) count(n int) {
+	p.moved += int64(n)
+	if p.bulk || p.moved < bulkAfter || isRegular(p.src) {
+		return
+	}
+	// Refusals change the speed alone. The one that is no pipe refuses too.
+	_, _ = unix.FcntlInt(uintptr(p.src), unix.F_SETPIPE_SZ, chunk)
+	_, _ = unix.FcntlInt(uintptr(p.dst), unix.F_SETPIPE_SZ, chunk)
+	p.bulk = p.own == p.dst || unix.SetNonblock(p.src, false) == nil
 }
 
 // copy moves by reading and writing.

@@ -88,11 +88,6 @@ func newPipes(o *Options, cmd *guest.Command) (*pipes, error) {
 	return p, nil
 }
 
-// pipeSize is the capacity asked for: bulk moves in fewer steps. The default of
-// fs.pipe-max-size allows a user 1 MiB for one pipe; all of them together are bounded too, so a
-// refusal is no error.
-const pipeSize = 1 << 18
-
 // newPipe makes a pipe that belongs to the box's user, who may then open it again by
 // /proc/self/fd like any pipe of its own.
 func newPipe(u policy.User) (r, w int, err error) {
@@ -100,7 +95,6 @@ func newPipe(u policy.User) (r, w int, err error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return -1, -1, fmt.Errorf("make pipe: %w", err)
 	}
-	_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize)
 	if os.Geteuid() == 0 {
 		if err := unix.Fchown(fds[0], u.HostUID, u.HostGID); err != nil {
 			unix.Close(fds[0])
