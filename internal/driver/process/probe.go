@@ -19,7 +19,7 @@ import (
 // container refuses.
 func (d process) Probe(ctx context.Context, depth driver.Depth) api.Probe {
 	p := api.Probe{Tier: api.TierProcess, Usable: true}
-	p.Features = limits()
+	p.Features = append(stage.KernelFeatures(), limits()...)
 	if depth == driver.ProbeFull {
 		p.Features = append(p.Features, d.tryBox(ctx))
 	}
