@@ -43,9 +43,7 @@ func baseSource(t *testing.T, f *File) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "// Code generated from presets/base.yaml by TestBaseIsItsText -update; DO NOT EDIT.\n\npackage policy\n\n")
 	fmt.Fprintf(&b, "import %q\n\n", "github.com/caisson-dev/caisson/api")
-	fmt.Fprintf(&b, "// baseFile is the preset that is underneath every policy.\nfunc baseFile() *File {\n")
-	fmt.Fprintf(&b, "p := api.Policy%s\n", literal(reflect.ValueOf(f.Policy)))
-	fmt.Fprintf(&b, "lines := [...]struct {\nkey string\nline int\n}{\n")
+	fmt.Fprintf(&b, "// baseLines says in which line of its text each value of base stands.\nvar baseLines = [...]struct {\nkey string\nline int\n}{\n")
 	var keys []string
 	for k := range f.at {
 		keys = append(keys, k)
@@ -59,7 +57,9 @@ func baseSource(t *testing.T, f *File) []byte {
 	for _, k := range keys {
 		fmt.Fprintf(&b, "{%q, %d},\n", k, f.at[k].Line)
 	}
-	fmt.Fprintf(&b, "}\nat := make(map[string]api.Origin, len(lines))\nfor _, l := range lines {\n")
+	fmt.Fprintf(&b, "}\n\n// baseFile is the preset that is underneath every policy.\nfunc baseFile() *File {\n")
+	fmt.Fprintf(&b, "p := api.Policy%s\n", literal(reflect.ValueOf(f.Policy)))
+	fmt.Fprintf(&b, "at := make(map[string]api.Origin, len(baseLines))\nfor _, l := range baseLines {\n")
 	fmt.Fprintf(&b, "at[l.key] = api.Origin{Source: %q, Line: l.line}\n}\n", f.Name)
 	fmt.Fprintf(&b, "return &File{Name: %q, Policy: p, base: true, at: at}\n}\n", f.Name)
 	source, err := format.Source(b.Bytes())
@@ -89,7 +89,10 @@ func literal(v reflect.Value) string {
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			fmt.Fprintf(&b, "%#v,\n", v.Index(i).Interface())
+			fmt.Fprintf(&b, "%#v,", v.Index(i).Interface())
+			if i%4 == 3 || i == v.Len()-1 {
+				b.WriteByte('\n')
+			}
 		}
 	}
 	return b.String() + "}"

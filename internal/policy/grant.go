@@ -25,6 +25,9 @@ func (r *resolver) grant() error {
 }
 
 func (r *resolver) grantOne(key string, i, at int, p string, write bool) error {
+	if r.m.leftOut[item(key, at)] {
+		return nil
+	}
 	origin := r.m.origin(item(key, at))
 	name := expand(p, r.caller)
 	real, info, err := r.files.real(name)

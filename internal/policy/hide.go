@@ -32,11 +32,7 @@ func (r *resolver) hideOne(key, p string) error {
 	name := expand(p, r.caller)
 	real, _, err := r.files.real(name)
 	if err != nil {
-		if !origin.User {
-			return nil
-		}
-		return fail(api.CodePolicy, origin, "create it first, or remove the line",
-			"%s %s: %s: nothing can be put over what is not there", key, quote(name), reason(err))
+		return r.hideAbsent(key, name, origin)
 	}
 	if ws := r.plan.Workspace.Source; ws != "" && within(ws, real) {
 		return fail(api.CodePolicy, origin, "hide something in it", "%s %s would hide the workspace", key, quote(name))
@@ -57,6 +53,19 @@ func (r *resolver) hideOne(key, p string) error {
 		Name: key + ".history", Value: name + " is not in the git history", Strength: api.StrengthSoft, Loss: api.LossHistory,
 		Reason: "git tracks it, so its history shows it", Origin: origin,
 	}, "take it out of git")
+}
+
+// hideAbsent is for a path that does not exist: nothing can be put over it, so
+// where its folder is visible it would appear as soon as somebody makes it.
+func (r *resolver) hideAbsent(key, name string, origin api.Origin) error {
+	real := r.realOr(name)
+	shown := slices.ContainsFunc(r.mounts, func(m Mount) bool { return m.Kind == MountBind && within(real, m.Source) })
+	f := r.mountStrength()
+	point := api.Point{Name: key, Value: name + " is not there", Strength: f.Strength, Reason: f.Reason, Origin: origin}
+	if shown {
+		point.Strength, point.Reason = api.StrengthNone, "it does not exist yet, so nothing can be put over it"
+	}
+	return r.promise(point, "create it first, or remove the line")
 }
 
 // mask covers one host path in every mount that shows it, takes out the mounts

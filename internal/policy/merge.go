@@ -11,6 +11,10 @@ import (
 type merged struct {
 	api.Policy
 	at map[string]api.Origin
+
+	atLeast   api.Tier // the ceiling's bound on tier auto; "" is none
+	atLeastAt api.Origin
+	leftOut   map[string]bool // paths of presets that the ceiling does not grant
 }
 
 // origin says where the value of a key comes from; a key that nobody wrote is

@@ -57,6 +57,12 @@ func (r *resolver) showTool(p string) bool {
 	if what, _ := r.ungrantable(real, info, false); what != "" || r.secretIn(real) != "" {
 		return false
 	}
+	if top := r.in.Ceiling; top != nil && top.Policy.Filesystem.Read != nil {
+		b := &bounder{caller: r.caller, files: r.files}
+		if !b.below(real, top.Policy.Filesystem.Read) {
+			return false
+		}
+	}
 	if ws := r.plan.Workspace; ws.Source != "" && within(real, ws.Source) && p == real {
 		return false
 	}

@@ -107,6 +107,9 @@ func (r *resolver) checkWorkspace(p string, at api.Origin) (string, error) {
 	if own := r.ownFolder(real); own != "" {
 		return "", wrong(other, "workspace %s and Caisson's own folder %s would meet", quote(real), quote(own))
 	}
+	if err := workspaceBelow(r.in.Ceiling, real, at, r.caller, r.files); err != nil {
+		return "", err
+	}
 	uid, gid, _ := owner(info)
 	r.onDisk = [2]int{uid, gid}
 	return real, nil

@@ -74,18 +74,18 @@ func newResolver(in *Input) (*resolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := bound(m, in.Ceiling, &in.Caller, r.files); err != nil {
+	for _, f := range in.Layers {
+		if f.base {
+			r.baseReads = len(f.Policy.Filesystem.Read)
+		}
+	}
+	if err := bound(m, in.Ceiling, &in.Caller, r.files, r.baseReads); err != nil {
 		return nil, err
 	}
 	if err := r.built.refuse(m); err != nil {
 		return nil, err
 	}
 	r.m = m
-	for _, f := range in.Layers {
-		if f.base {
-			r.baseReads = len(f.Policy.Filesystem.Read)
-		}
-	}
 	r.plan = &Plan{
 		Image: m.Image, Hostname: hostname, Argv: in.Caller.Argv, Sealed: true,
 		Network: m.Network, Credentials: m.Credentials, Git: m.Git, Services: m.Services,

@@ -49,7 +49,10 @@ func sufficient(trust api.Trust, tenants api.Tenants) []api.Tier {
 func (r *resolver) chooseTier() error {
 	enough := sufficient(r.m.Trust, r.m.Tenants)
 	if r.m.Image != "host" {
-		enough = slices.DeleteFunc(enough, func(t api.Tier) bool { return t == api.TierProcess })
+		enough = slices.DeleteFunc(slices.Clone(enough), func(t api.Tier) bool { return t == api.TierProcess })
+	}
+	if least := r.m.atLeast; least != "" {
+		enough = slices.DeleteFunc(slices.Clone(enough), func(t api.Tier) bool { return rank(t) < rank(least) })
 	}
 	tier := r.m.Tier
 	if tier == api.TierAuto {
@@ -88,7 +91,7 @@ func (r *resolver) firstUsable(enough []api.Tier) api.Tier {
 	}
 	if slices.Contains(r.m.Accept, api.LossWeakTier) {
 		for _, t := range []api.Tier{api.TierMicroVM, api.TierGVisor, api.TierContainer, api.TierProcess} {
-			if can(t) && (t != api.TierProcess || r.m.Image == "host") {
+			if can(t) && rank(t) >= rank(r.m.atLeast) && (t != api.TierProcess || r.m.Image == "host") {
 				return t
 			}
 		}
@@ -108,6 +111,9 @@ func (r *resolver) noTier(enough []api.Tier) error {
 		return r.unusable(built[0], r.in.Probes[built[0]])
 	}
 	at := r.m.origin("trust")
+	if r.m.atLeast != "" {
+		return fail(api.CodeNotBuilt, r.m.atLeastAt, "use a build that has it", "the ceiling asks for tier %s, which is not in this build", words(enough))
+	}
 	if !at.User && r.m.origin("tenants").User {
 		at = r.m.origin("tenants")
 	}
