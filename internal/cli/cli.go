@@ -47,9 +47,8 @@ func Main(args []string) int {
 	if !a.ui.json {
 		a.ui.json = wantsJSON(args) // the failure may stand before the flag
 	}
-	e := asError(err)
-	a.ui.fail(e)
-	return exitCode(cmd, e)
+	a.ui.fail(asError(err))
+	return exitCode(cmd, err)
 }
 
 // newRoot makes the command tree.
@@ -78,6 +77,10 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.ui.err)
 	makeGroup(root)
 	root.AddCommand(
+		newRun(a),
+		newLs(a),
+		newDoctor(a),
+		newPolicy(a),
 		newBench(a),
 		newVersion(a),
 		newCompletion(a),

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/caisson-dev/caisson/api"
 )
 
 // shells are those that `caisson completion` can write for.
@@ -66,22 +64,4 @@ func complete(words func() []string) cobra.CompletionFunc {
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// tierNames are the words that --tier takes.
-func tierNames() []string {
-	names := []string{string(api.TierAuto)}
-	for _, t := range api.Tiers() {
-		names = append(names, string(t))
-	}
-	return names
-}
-
-// lossNames are the words that --accept-loss takes, with what each gives up.
-func lossNames() []string {
-	var names []string
-	for _, l := range api.Losses() {
-		names = append(names, string(l.Loss)+"\t"+l.Means)
-	}
-	return names
 }

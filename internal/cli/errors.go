@@ -16,16 +16,26 @@ type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// exitCode is the code of a failure e of cmd; the package comment has the rule.
-func exitCode(cmd *cobra.Command, e *api.Error) int {
+// failure is an error that came with its exit code.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+func (f *failure) Unwrap() error { return f.err }
+
+// exitCode is the code of a failed call of cmd; the package comment has the rule.
+func exitCode(cmd *cobra.Command, err error) int {
+	var f *failure
+	var e *api.Error
 	switch {
-	case cmd != nil && cmd.Name() == "run" && e.Code == api.CodeNotExec:
-		return api.ExitNotExecutable
-	case cmd != nil && cmd.Name() == "run" && e.Code == api.CodeNoCommand:
-		return api.ExitNotFound
+	case errors.As(err, &f):
+		return f.code
 	case cmd != nil && cmd.Name() == "run":
 		return api.ExitFailed
-	case e.Code == api.CodeUsage:
+	case errors.As(err, &e) && e.Code == api.CodeUsage:
 		return 2
 	default:
 		return 1
@@ -49,6 +59,24 @@ func asError(err error) *api.Error {
 // usage is an error in the words of the call.
 func usage(hint, format string, args ...any) *api.Error {
 	return &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// unknownWord refuses a word that is none of a closed list.
+func unknownWord(kind, word string, list []string) *api.Error {
+	hint := "use one of " + strings.Join(list, ", ")
+	if near := nearest(word, list); near != "" {
+		hint = fmt.Sprintf("did you mean %s?", near)
+	}
+	return usage(hint, "there is no %s %s", kind, quote(word))
+}
+
+// hostError is a failure of the machine or its file system while doing what.
+func hostError(what string, err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &api.Error{Code: api.CodeHost, Message: what + ": " + err.Error()}
 }
 
 // helpHint points to the help of cmd.
@@ -131,8 +159,6 @@ func invalidReason(err *pflag.InvalidValueError) string {
 		return "not a number"
 	case "bool":
 		return "not true or false"
-	case "duration":
-		return `not a time, such as "90s" or "2h30m"`
 	}
 	reason := err.Unwrap().Error()
 	return strings.TrimSuffix(reason, ".")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -17,27 +18,33 @@ func TestMain(m *testing.M) {
 	})
 }
 
-func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+func TestScripts(t *testing.T) { testscript.Run(t, scriptParams("testdata")) }
+
+// scriptParams are how all scripts run: in a folder of their own, with a home
+// and a configuration that are empty and lie elsewhere.
+func scriptParams(dir string) testscript.Params {
+	return testscript.Params{
+		Dir:                 dir,
 		RequireExplicitExec: true,
+		Condition: func(cond string) (bool, error) {
+			if cond != "root" {
+				return false, fmt.Errorf("unknown condition %q", cond)
+			}
+			return os.Getuid() == 0, nil
+		},
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NL", "\n")
 			env.Setenv("ESC", "\x1b")
+			beside := env.WorkDir + "-of-user"
 			for name, dir := range map[string]string{
-				"HOME":            env.WorkDir + "/home",
-				"XDG_CONFIG_HOME": env.WorkDir + "/config",
-				"CAISSON_STATE":   env.WorkDir + "/state",
+				"HOME": beside + "/home", "XDG_CONFIG_HOME": beside + "/config", "CAISSON_STATE": beside + "/state",
 			} {
 				env.Setenv(name, dir)
-				if err := os.MkdirAll(dir, 0o700); err != nil {
-					return err
-				}
 			}
-			return nil
+			return errors.Join(os.MkdirAll(beside+"/home", 0o700), os.MkdirAll(beside+"/config", 0o700))
 		},
-	})
+	}
 }
 
 // exits CODE COMMAND ARGS...: the command must end with exactly that code.

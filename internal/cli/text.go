@@ -59,6 +59,9 @@ func unshowable(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r)
 func table(w *bytes.Buffer, rows [][]cell) {
 	var widths []int
 	for _, row := range rows {
+		if len(row) == 1 {
+			continue // a line of its own among the rows
+		}
 		for i, c := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)

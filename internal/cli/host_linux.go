@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/driver/all"
+	"github.com/caisson-dev/caisson/internal/policy"
+	"github.com/caisson-dev/caisson/internal/sandbox"
+	"github.com/caisson-dev/caisson/internal/sandbox/keeper"
+	"github.com/caisson-dev/caisson/internal/store"
+)
+
+// stateDir is the folder of the caller's sandboxes.
+func (a *app) stateDir() (string, error) { return store.StateDir(a.getenv, os.Getuid()) }
+
+// drivers are the tiers of this build.
+func (a *app) drivers() ([]driver.Driver, error) {
+	dir, err := a.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	return all.Drivers(dir), nil
+}
+
+// setHost adds to the caller what only a host of sandboxes has.
+func (a *app) setHost(c *policy.Caller) (err error) {
+	if c.StateDir, err = a.stateDir(); err != nil || c.UID != 0 {
+		return err
+	}
+	if c.BoxUID, err = sandbox.BoxID(); err != nil {
+		return err
+	}
+	c.BoxGID = c.BoxUID
+	return nil
+}
+
+// keep is the keeper of a sandbox until its end, and returns the exit code.
+func (a *app) keep(ctx context.Context, plan *policy.Plan, drivers []driver.Driver, f *runFlags) (int, error) {
+	i := slices.IndexFunc(drivers, func(d driver.Driver) bool { return d.Tier() == plan.Tier })
+	if i < 0 {
+		return api.ExitFailed, fmt.Errorf("run: no driver for tier %q", plan.Tier)
+	}
+	st, err := a.store()
+	if err != nil {
+		return api.ExitFailed, err
+	}
+	code, err := keeper.Run(ctx, keeper.Options{
+		Plan: plan, Driver: drivers[i], Store: st, Name: f.name, Keep: f.keep, Report: f.report,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Warn: a.ui.warn,
+	})
+	return code, errors.Join(err, st.Close())
+}
+
+// store opens the folder of the caller's sandboxes.
+func (a *app) store() (*store.Store, error) {
+	dir, err := a.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	st, err := store.Open(dir)
+	if err != nil {
+		return nil, hostError("open the folder of sandboxes", err)
+	}
+	return st, nil
+}
+
+// sandboxes reads the folders of all sandboxes, the oldest first. A broken one
+// is an entry that says so.
+func (a *app) sandboxes() (list []listed, err error) {
+	st, err := a.store()
+	if err != nil {
+		return nil, err
+	}
+	defer st.Close() // nothing was written
+	entries, err := st.List()
+	if err != nil {
+		return nil, hostError("list sandboxes", err)
+	}
+	list = make([]listed, 0, len(entries)) // --json prints [], not null
+	for _, e := range entries {
+		l := listed{Sandbox: e.Sandbox, Alive: e.Alive}
+		if e.Err != nil {
+			l.Error = e.Err.Error()
+		}
+		list = append(list, l)
+	}
+	return list, nil
+}
