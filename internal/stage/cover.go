@@ -92,4 +92,3 @@ func (r *root) cover(target string, dir, hidden bool) error {
 	src := strings.TrimPrefix(scratchDir, "/") + "/" + coverDir + "/" + name
 	return unix.Mount(src, target, "", unix.MS_BIND, "")
 }
-

@@ -48,6 +48,11 @@ func (r *root) mountProc(target string) error {
 	if err := r.attach(fd, target, true); err != nil {
 		return err
 	}
+	if r.oneUserNamespace {
+		if err := forbidUserNamespaces(fd); err != nil {
+			return err
+		}
+	}
 	rel := strings.TrimPrefix(target, "/")
 	for _, m := range procMasked {
 		err := r.cover(rel+"/"+m.name, m.dir, false)
@@ -73,6 +78,24 @@ func (r *root) mountProc(target string) error {
 		return fmt.Errorf("mount /proc/sys: %w", err)
 	}
 	return r.bootID(target)
+}
+
+// forbidUserNamespaces sets the quota of user namespaces below the box's own to
+// none, behind the seccomp filter. It is a sysctl of the namespace, so it needs one of the box's own and
+// CAP_SYS_RESOURCE in it.
+func forbidUserNamespaces(proc int) error {
+	fd, err := unix.Openat(proc, "sys/user/max_user_namespaces", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT { // built without sysctls
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open quota of user namespaces: %w", err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, []byte("0")); err != nil {
+		return fmt.Errorf("set quota of user namespaces: %w", err)
+	}
+	return nil
 }
 
 // bootID gives the box a boot id of its own: the host's would tell two boxes

@@ -23,6 +23,8 @@ type root struct {
 	uid, gid int
 	owned bool // files must be given to uid and gid (built as root)
 	idmap int  // user namespace descriptor, or -1
+	// oneUserNamespace: the box has a user namespace and gets no further one.
+	oneUserNamespace bool
 }
 
 // scratchDir is where the scratch tmpfs hangs until the root is finished.
@@ -47,7 +49,7 @@ func newRoot(s *Setup) (*root, error) {
 	}
 	r := &root{
 		fd: fd, dirs: map[string]bool{"/": true}, uid: s.UID, gid: s.GID,
-		owned: s.FromRoot, idmap: -1,
+		owned: s.FromRoot, idmap: -1, oneUserNamespace: !s.FromRoot && !s.Nested,
 	}
 	if s.IDMap {
 		r.idmap = idmapFD
@@ -105,6 +107,9 @@ func (r *root) add(m *Mount) error {
 	}
 	switch m.Kind {
 	case MountBind:
+		if strings.HasPrefix(m.Source, etcPrefix) && !m.Writable && !m.NoExec && !m.IDMap {
+			return r.bindEtc(m)
+		}
 		return r.bind(m)
 	case MountTmpfs:
 		return r.private(m.Target, m.Mode, !m.NoExec)
