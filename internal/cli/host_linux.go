@@ -10,6 +10,8 @@ import (
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
 	"github.com/caisson-dev/caisson/internal/driver/all"
+	"github.com/caisson-dev/caisson/internal/driver/place"
+	"github.com/caisson-dev/caisson/internal/linux"
 	"github.com/caisson-dev/caisson/internal/policy"
 	"github.com/caisson-dev/caisson/internal/sandbox"
 	"github.com/caisson-dev/caisson/internal/sandbox/keeper"
@@ -21,7 +23,7 @@ func (a *app) stateDir() (string, error) { return store.StateDir(a.getenv, os.Ge
 
 // drivers are the tiers of this build.
 func (a *app) drivers() ([]driver.Driver, error) {
-	dir, err := a.stateDir()
+	dir, err := place.Dir(a.getenv, os.Getuid())
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +38,7 @@ func (a *app) setHost(c *policy.Caller) (err error) {
 	if c.BoxUID, err = sandbox.BoxID(); err != nil {
 		return err
 	}
-	c.BoxGID = c.BoxUID
+	c.BoxGID, c.CanIDMap = c.BoxUID, linux.CanIDMap
 	return nil
 }
 

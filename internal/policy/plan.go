@@ -105,4 +105,7 @@ type Caller struct {
 	// BoxUID and BoxGID are the unprivileged host ids that a sandbox started by
 	// root runs under. Unused when UID is not 0.
 	BoxUID, BoxGID int
+	// CanIDMap reports whether mounts of the file system at dir can translate ids
+	// on this host. Nil: none can.
+	CanIDMap func(dir string) bool
 }

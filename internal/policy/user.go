@@ -45,11 +45,11 @@ func (r *resolver) notRoot(u *User) error {
 	c, ws := r.caller, r.plan.Workspace
 	u.Name, u.Group = "caisson", "caisson"
 	own := c.BoxUID > 0 && c.BoxGID > 0
-	mapped := r.probe.Feature(api.FeatureIDMap)
+	canMap := func() bool { return c.CanIDMap != nil && c.CanIDMap(ws.Source) }
 	switch {
 	case own && ws.Source == "":
 		u.HostUID, u.HostGID = c.BoxUID, c.BoxGID
-	case own && mapped.Strength == api.StrengthHard:
+	case own && canMap():
 		u.HostUID, u.HostGID = c.BoxUID, c.BoxGID
 		u.IDMap, u.WorkspaceUID, u.WorkspaceGID = true, r.onDisk[0], r.onDisk[1]
 	case ws.Source != "" && r.onDisk[0] != 0:
@@ -58,13 +58,13 @@ func (r *resolver) notRoot(u *User) error {
 			u.HostGID = nobody // a group id of 0 opens what root's group may read
 		}
 	default:
-		why := mapped.Reason
-		if why == "" {
+		why := "its file system cannot do it on this kernel"
+		if !own {
 			why = "no ids were set aside for sandboxes"
 		}
 		return &api.Error{
 			Code:    api.CodeHost,
-			Message: "started as root, and no other id to run under: the workspace belongs to root, and ids cannot be translated: " + oneLine(why),
+			Message: "started as root, and no other id to run under: the workspace belongs to root, and ids cannot be translated: " + why,
 			Hint:    "start it as an ordinary user, or give the workspace to one: chown -R USER " + oneLine(ws.Source),
 		}
 	}

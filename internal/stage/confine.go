@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-dev/caisson/internal/linux"
 )
 
 // confine puts the calling thread, the stem, inside the box's bounds for good:
@@ -62,7 +64,7 @@ func newTimeNamespace() error {
 	// Before Linux 6.2 a thread that did this could no longer start a program by
 	// vfork, as Go does: a process moves to the namespace at its exec only since
 	// then (2b5f9dad32ed).
-	if !kernelAtLeast(6, 2) {
+	if !linux.KernelAtLeast(6, 2) {
 		return nil
 	}
 	if err := unix.Unshare(unix.CLONE_NEWTIME); err != nil {
@@ -92,17 +94,4 @@ func newTimeNamespace() error {
 		}
 	}
 	return nil
-}
-
-// kernelAtLeast compares the running kernel's version.
-func kernelAtLeast(major, minor int) bool {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return false
-	}
-	var a, b int
-	if n, _ := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); n != 2 {
-		return false
-	}
-	return a > major || a == major && b >= minor
 }

@@ -106,7 +106,7 @@ func probeNamespaces() (api.Strength, string) {
 // probeTimeNamespace wants more than the namespace, which is of 5.6: before 6.2 a
 // thread that made one could not start a program as Go does.
 func probeTimeNamespace() (api.Strength, string) {
-	if !kernelAtLeast(6, 2) {
+	if !linux.KernelAtLeast(6, 2) {
 		return api.StrengthNone, "before Linux 6.2"
 	}
 	return probeNamespace("time")()
