@@ -162,8 +162,12 @@ func (d *decoder) boolean(n *yaml.Node, v reflect.Value, key string) error {
 }
 
 func (d *decoder) number(n *yaml.Node, v reflect.Value, key, at string) error {
+	hint := "write a number above 0; to leave it unlimited, remove the line"
+	if at == "NetworkRule.Ports" || at == "ServiceReady.TCP" {
+		hint = "write a port from 1 to 65535, without quotes"
+	}
 	wrong := func() error {
-		return d.fail(n.Line, "write a number above 0; to leave it unlimited, remove the line", "%s is a number above 0, not %s", key, describe(n))
+		return d.fail(n.Line, hint, "%s is a number above 0, not %s", key, describe(n))
 	}
 	if n.Kind != yaml.ScalarNode || n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
 		return wrong()
@@ -194,7 +198,7 @@ func (d *decoder) amount(n *yaml.Node, key string, set func([]byte) error, posit
 	}
 	if err := set([]byte(n.Value)); err != nil {
 		what, hint, _ := strings.Cut(strings.TrimPrefix(err.Error(), "api: "), ": ")
-		return d.fail(n.Line, hint, "%s: %s", key, oneLine(what))
+		return d.fail(n.Line, hint, "%s: %s", key, what)
 	}
 	if !positive() {
 		return d.fail(n.Line, "to leave it unlimited, remove the line", "%s must be above 0", key)

@@ -75,7 +75,10 @@ func notAName(s string) (what, hint string) {
 		}
 		return quote(s) + " holds a path", "write the name alone; paths go to `paths`"
 	}
-	bare := strings.TrimSuffix(strings.TrimPrefix(s, "["), "]")
+	bare := strings.TrimPrefix(s, "[")
+	if i := strings.IndexByte(bare, ']'); i >= 0 {
+		bare = bare[:i] // [ADDRESS] or [ADDRESS]:PORT
+	}
 	if a, err := netip.ParseAddr(bare); err == nil {
 		return quote(s) + " is an address, not a name", "write {cidr: " + netip.PrefixFrom(a.WithZone(""), a.BitLen()).String() + ", ports: [...]}"
 	}

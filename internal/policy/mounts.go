@@ -12,6 +12,13 @@ import (
 
 // layRoot lays the system of base and what every box has of its own.
 func (r *resolver) layRoot() error {
+	if r.m.Image != "host" {
+		r.layOwn()
+		return r.promise(api.Point{
+			Name: "filesystem", Value: "the image " + r.m.Image + "; nothing of the host but what follows", Strength: r.mountStrength().Strength,
+			Reason: r.mountStrength().Reason, Origin: r.m.origin("image"),
+		}, r.mountStrength().Fix)
+	}
 	var links []string
 	var shown []string
 	for i, p := range r.m.Filesystem.Read[:r.baseReads] {

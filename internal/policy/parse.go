@@ -5,6 +5,8 @@ import (
 	"errors"
 	"reflect"
 	"strconv"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -109,8 +111,13 @@ func describe(n *yaml.Node) string {
 	return "the text " + quote(n.Value)
 }
 
-// oneLine keeps a foreign message on one line and printable.
+// oneLine keeps foreign text on one line and printable.
 func oneLine(s string) string {
-	q := strconv.Quote(s)
-	return q[1 : len(q)-1]
+	for _, c := range s {
+		if c == utf8.RuneError || !unicode.IsPrint(c) {
+			q := strconv.Quote(s)
+			return q[1 : len(q)-1]
+		}
+	}
+	return s
 }

@@ -13,6 +13,9 @@ import (
 // is hidden, at the same place and read-only, each with what its programs need:
 // the toolchain that it belongs to, and where its links lead.
 func (r *resolver) bindPathFolders() error {
+	if r.m.Image != "host" {
+		return nil // an image has its own programs
+	}
 	home := path.Clean(r.caller.Home)
 	var shown []string
 	for dir := range strings.SplitSeq(envOf(r.caller.Env, "PATH"), ":") {

@@ -35,7 +35,7 @@ func (r *resolver) placeWorkspace() error {
 	if r.m.Workspace.Path != "" {
 		r.given = expand(r.m.Workspace.Path, r.caller)
 	} else {
-		at = api.Origin{Source: "workspace"}
+		at = api.Origin{Source: "the folder that you are in"}
 	}
 	source, err := r.checkWorkspace(r.given, at)
 	if err != nil {

@@ -16,7 +16,7 @@ func checkFrom(s string) (what, hint string) {
 	}
 	switch {
 	case !ok || !known:
-		hint = didYouMean(source, sources)
+		hint = didYouMean(source, sources) + ":WHAT"
 		if !ok {
 			hint = "write SOURCE:WHAT, such as env:NAME or file:~/path; sources: " + strings.Join(sources, ", ")
 		}
@@ -203,6 +203,12 @@ func checkList(at string, list any) (what, hint string) {
 		for _, s := range list {
 			if again(s.Name) {
 				return "two services named " + s.Name, "rename one"
+			}
+		}
+	case []api.Loss:
+		for _, l := range list {
+			if again(string(l)) {
+				return quote(string(l)) + " is there twice", "keep one"
 			}
 		}
 	case []string:

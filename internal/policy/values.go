@@ -217,6 +217,9 @@ func checkMethod(s string) (what, hint string) {
 	if strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") == "" && s != "CONNECT" {
 		return "", ""
 	}
+	if s == "CONNECT" {
+		return "CONNECT is no method of a request that a rule sees", "name the methods that are sent through the connection"
+	}
 	return quote(s) + " is no method", "write it in capitals: " + strings.ToUpper(oneLine(shorten(s)))
 }
 
