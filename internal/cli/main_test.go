@@ -32,7 +32,7 @@ func scriptParams(dir string) testscript.Params {
 			}
 			return os.Getuid() == 0, nil
 		},
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NL", "\n")
 			env.Setenv("ESC", "\x1b")

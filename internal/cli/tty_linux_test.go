@@ -126,6 +126,30 @@ func TestTerminalStopAndContinue(t *testing.T) {
 	term.expect("then=3")
 }
 
+func TestTerminalStopsAnEditor(t *testing.T) {
+	testenv.Need(t, "vim")
+	term := newTerminal(t)
+	term.line(`caisson run -- vim -u NONE -N note.txt; echo code=$?`)
+	term.expect("~")
+	term.key("i")
+	term.line("before")
+	term.key("Escape", "C-z")
+	term.expect("Stopped")
+	term.line(`stty -a | grep -ow -e '-*icanon' -e '-*echo'; echo outsi""de`)
+	term.expect("icanon\necho\noutside") // the shell's settings, not the editor's
+	term.line("fg; echo then=$?")
+	term.expect("before")
+	term.key("i")
+	term.line("after")
+	term.key("Escape")
+	term.line(":wq")
+	term.expect("then=0")
+	got, err := os.ReadFile(filepath.Join(term.dir, "note.txt"))
+	if err != nil || !bytes.Contains(got, []byte("before")) || !bytes.Contains(got, []byte("after")) {
+		t.Errorf("note.txt holds %q, %v", got, err)
+	}
+}
+
 func TestTerminalResize(t *testing.T) {
 	term := newTerminal(t)
 	term.line(`caisson run -- sh -c 'trap "stty size" WINCH; stty size; while :; do sleep 0.01; done'`)
