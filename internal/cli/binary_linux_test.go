@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -62,10 +63,12 @@ func throughCommand(t *testing.T, size int64, argv ...string) time.Duration {
 	}
 	block := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(block)
+	want := bytes.Clone(block)
 	wrote := make(chan error, 1)
 	go func() {
 		var err error
 		for i := int64(0); i < size && err == nil; i += int64(len(block)) {
+			binary.LittleEndian.PutUint64(block, uint64(i)) // no block is another
 			_, err = in.Write(block)
 		}
 		wrote <- errors.Join(err, in.Close())
@@ -74,10 +77,11 @@ func throughCommand(t *testing.T, size int64, argv ...string) time.Duration {
 	read := int64(0)
 	for {
 		n, err := io.ReadFull(out, got)
-		read += int64(n)
-		if !bytes.Equal(got[:n], block[:n]) {
-			t.Fatalf("other bytes came out, before byte %d", read)
+		binary.LittleEndian.PutUint64(want, uint64(read))
+		if !bytes.Equal(got[:n], want[:n]) {
+			t.Fatalf("other bytes came out after byte %d", read)
 		}
+		read += int64(n)
 		if err != nil {
 			break
 		}

@@ -71,12 +71,12 @@ func unknownWord(kind, word string, list []string) *api.Error {
 }
 
 // hostError is a failure of the machine or its file system while doing what.
-func hostError(what string, err error) error {
+func hostError(what, hint string, err error) error {
 	var e *api.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return &api.Error{Code: api.CodeHost, Message: what + ": " + err.Error()}
+	return &api.Error{Code: api.CodeHost, Message: what + ": " + err.Error(), Hint: hint}
 }
 
 // helpHint points to the help of cmd.

@@ -59,6 +59,9 @@ func (a *app) keep(ctx context.Context, plan *policy.Plan, drivers []driver.Driv
 	return code, errors.Join(err, st.Close())
 }
 
+// stateHint helps where the folder of sandboxes cannot be used.
+const stateHint = "set CAISSON_STATE to a folder of your own"
+
 // store opens the folder of the caller's sandboxes.
 func (a *app) store() (*store.Store, error) {
 	dir, err := a.stateDir()
@@ -67,7 +70,7 @@ func (a *app) store() (*store.Store, error) {
 	}
 	st, err := store.Open(dir)
 	if err != nil {
-		return nil, hostError("open the folder of sandboxes", err)
+		return nil, hostError("open the folder of sandboxes", stateHint, err)
 	}
 	return st, nil
 }
@@ -82,7 +85,7 @@ func (a *app) sandboxes() (list []listed, err error) {
 	defer st.Close() // nothing was written
 	entries, err := st.List()
 	if err != nil {
-		return nil, hostError("list sandboxes", err)
+		return nil, hostError("list sandboxes", stateHint, err)
 	}
 	list = make([]listed, 0, len(entries)) // --json prints [], not null
 	for _, e := range entries {

@@ -15,9 +15,10 @@ import (
 
 // checked is what `caisson policy check --json` says of one file.
 type checked struct {
-	File  string     `json:"file"`
-	OK    bool       `json:"ok"`
-	Error *api.Error `json:"error,omitempty"`
+	File     string           `json:"file"`
+	OK       bool             `json:"ok"`
+	Error    *api.Error       `json:"error,omitempty"`
+	Findings []policy.Finding `json:"findings,omitempty"` // no errors, and hardly meant
 }
 
 func newPolicyCheck(a *app) *cobra.Command {
@@ -25,17 +26,17 @@ func newPolicyCheck(a *app) *cobra.Command {
 		Use:   "check FILE...",
 		Short: "Check policy files: what is wrong, where, and what to write instead",
 		Long: "Check policy files and the presets that they extend, without looking at this\n" +
-			"machine. A FILE of - is standard input. The exit code is 1 if one is wrong.",
+			"machine. What is no error and hardly meant, such as a rule that another one makes\n" +
+			"dead, is a warning. A FILE of - is standard input. The exit code is 1 if one is\n" +
+			"wrong.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("caisson policy check FILE..., or - for standard input", "policy check: no file is named")
 			}
 			results, bad := make([]checked, 0, len(args)), false
 			for _, name := range args {
-				r := checked{File: name, OK: true}
-				if err := a.checkPolicy(name); err != nil {
-					r.OK, r.Error, bad = false, asError(err), true
-				}
+				r := a.checkPolicy(name)
+				bad = bad || !r.OK
 				results = append(results, r)
 			}
 			return a.sayChecked(results, bad)
@@ -48,10 +49,16 @@ func newPolicyCheck(a *app) *cobra.Command {
 func (a *app) sayChecked(results []checked, bad bool) error {
 	err := a.ui.print(results, func(w *bytes.Buffer) {
 		for _, r := range results {
-			if r.OK {
-				fmt.Fprintf(w, "%s: ok\n", oneLine(r.File))
-			} else {
+			if !r.OK {
 				a.ui.fail(r.Error)
+				continue
+			}
+			fmt.Fprintf(w, "%s: ok\n", oneLine(r.File))
+			for _, f := range r.Findings {
+				a.ui.warn("warning: " + f.Message)
+				if f.Hint != "" {
+					a.ui.warn("hint: " + f.Hint)
+				}
 			}
 		}
 	})
@@ -62,13 +69,20 @@ func (a *app) sayChecked(results []checked, bad bool) error {
 }
 
 // checkPolicy checks a file with what it extends.
-func (a *app) checkPolicy(name string) error {
+func (a *app) checkPolicy(name string) checked {
 	f, err := readPolicy(name)
-	if err != nil {
-		return err
+	var layers []*policy.File
+	if err == nil {
+		layers, err = policy.Stack(a.configDir(), f)
 	}
-	_, err = policy.Stack(a.configDir(), f)
-	return err
+	var findings []policy.Finding
+	if err == nil {
+		findings, err = policy.Check(layers)
+	}
+	if err != nil {
+		return checked{File: name, Error: asError(err)}
+	}
+	return checked{File: name, OK: true, Findings: findings}
 }
 
 func readPolicy(name string) (*policy.File, error) {

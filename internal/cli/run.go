@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	"github.com/spf13/cobra"
+
+	"github.com/caisson-dev/caisson/api"
 )
 
 // runFlags are the flags of run beside those of the policy.
@@ -62,6 +64,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, argv []string) error {
 		a.ui.warn(line)
 	}
 	code, err := a.keep(cmd.Context(), plan, drivers, f)
+	if err != nil && code == 0 {
+		code = api.ExitFailed // the command did well, and we did not
+	}
 	if err != nil {
 		return &failure{code, err}
 	}

@@ -164,3 +164,23 @@ func TestTerminalKeepsItsSettings(t *testing.T) {
 	term.line(`stty -g >before; caisson run -- sh -c 'kill -9 $$'; stty -g >after; cmp before after && echo sa""me`)
 	term.expect("same")
 }
+
+func TestTerminalColour(t *testing.T) {
+	term := newTerminal(t)
+	const green = "\x1b[32mhard"
+	term.line(`caisson doctor process; echo sho""wn`)
+	term.expect("shown")
+	if screen := term.tmux("capture-pane", "-p", "-e"); !strings.Contains(screen, green) {
+		t.Errorf("no colour on a terminal:\n%q", screen)
+	}
+	term.line(`clear; NO_COLOR=1 caisson doctor process; echo pla""in`)
+	term.expect("plain")
+	if screen := term.tmux("capture-pane", "-p", "-e"); strings.Contains(screen, green) || !strings.Contains(screen, "hard") {
+		t.Errorf("colour in spite of NO_COLOR:\n%q", screen)
+	}
+	term.line(`clear; caisson doctor process | cat; echo pip""ed`)
+	term.expect("piped")
+	if screen := term.tmux("capture-pane", "-p", "-e"); strings.Contains(screen, green) || !strings.Contains(screen, "hard") {
+		t.Errorf("colour in a pipe:\n%q", screen)
+	}
+}
