@@ -75,6 +75,15 @@ func (a *app) store() (*store.Store, error) {
 	return st, nil
 }
 
+// sweep removes what is left of sandboxes whose keeper and watcher died.
+func (a *app) sweep(ctx context.Context) error {
+	st, err := a.store()
+	if err != nil {
+		return err
+	}
+	return errors.Join(sandbox.Sweep(ctx, st), st.Close())
+}
+
 // sandboxes reads the folders of all sandboxes, the oldest first. A broken one
 // is an entry that says so.
 func (a *app) sandboxes() (list []listed, err error) {

@@ -23,6 +23,8 @@ func (a *app) keep(context.Context, *policy.Plan, []driver.Driver, *runFlags) (i
 
 func (a *app) sandboxes() ([]listed, error) { return []listed{}, nil }
 
+func (a *app) sweep(context.Context) error { return nil }
+
 // noBoxes refuses what needs a box on this machine.
 func noBoxes() error {
 	return &api.Error{

@@ -24,9 +24,13 @@ func newLs(a *app) *cobra.Command {
 		Use:   "ls",
 		Short: "List the sandboxes of this user",
 		Long: "List the sandboxes of this user, oldest first, from their own folders: no\n" +
-			"daemon is asked, and none need run.",
+			"daemon is asked, and none need run. What is left of one whose keeper died is\n" +
+			"removed first.",
 		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.sweep(cmd.Context()); err != nil {
+				a.ui.warn(err.Error())
+			}
 			list, err := a.sandboxes()
 			if err != nil {
 				return err
@@ -44,7 +48,7 @@ func (a *app) listText(w *bytes.Buffer, list []listed, now time.Time) {
 		case l.Error != "":
 			state = "broken"
 		case !l.Alive && l.State != api.StateStopped && l.State != api.StateFailed:
-			state = "dead" // its keeper is gone; the next run sweeps what is left
+			state = "dead" // its keeper is gone, and it could not be removed
 		}
 		rows = append(rows, cells(l.ID, cmp.Or(l.Name, "-"), cmp.Or(string(l.Tier), "-"), state,
 			age(now.Sub(l.Created), l.Created), strings.Join(l.Command, " ")))

@@ -41,6 +41,7 @@ type Process struct {
 	ended     chan struct{} // the box's PID 1 was reaped
 	watchDone chan struct{} // the watcher ended
 	ready     chan struct{} // the watcher holds the box
+	told      chan struct{} // the watcher has said why the box ended, as far as it knows
 	mu        sync.Mutex
 	wall      bool // the watcher ended the box for its wall time
 	destroyed bool
@@ -62,7 +63,7 @@ func Start(l Launch) (*Process, error) {
 	}
 	p := &Process{
 		Stream: stream, pidfd: -1, watchFD: -1, stderr: -1,
-		ended: make(chan struct{}), watchDone: make(chan struct{}), ready: make(chan struct{}),
+		ended: make(chan struct{}), watchDone: make(chan struct{}), ready: make(chan struct{}), told: make(chan struct{}),
 	}
 	if p.stderr, err = unix.MemfdCreate("guest", unix.MFD_CLOEXEC); err != nil {
 		p.Stream.Close()
@@ -219,7 +220,7 @@ func (p *Process) watch(l *Launch, null int) error {
 // takes the box with it: a box that nobody is sure to end must not live.
 func (p *Process) listen() {
 	var b [1]byte
-	isReady := false
+	isReady, hasTold := false, false
 	for {
 		// The runtime's poller waits, not a thread of its own.
 		n, err := p.control.Read(b[:])
@@ -236,6 +237,11 @@ func (p *Process) listen() {
 			p.mu.Lock()
 			p.wall = true
 			p.mu.Unlock()
+		case watchEnded:
+			if !hasTold {
+				hasTold = true
+				close(p.told)
+			}
 		}
 	}
 	wait(p.watchPID)
@@ -258,6 +264,10 @@ func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Outcome says how an ended box ended. Reason is empty if it was Destroyed.
 func (p *Process) Outcome() (destroyed bool, limit, reason string) {
+	select { // either comes: the watcher sees the end as we do, or has ended itself
+	case <-p.told:
+	case <-p.watchDone:
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {

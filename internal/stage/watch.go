@@ -20,7 +20,8 @@ const (
 // end of the socket.
 const (
 	watchReady = 'R' // watcher: I hold the box
-	watchWall  = 'W' // watcher: the wall time ran out, I killed it
+	watchWall  = 'W' // watcher: the wall time ran out, I kill it
+	watchEnded = 'E' // watcher: the box has ended, and I have said all that I know of it
 	keeperDone = 'D' // keeper: the box is gone and its folder is mine to remove
 )
 
@@ -63,16 +64,18 @@ func Watch(dir string, wall time.Duration) error {
 			}
 		}
 		if fds[1].Revents != 0 {
-			fds[1].Fd = -1 // the box has ended; the keeper's word or death is still to come
+			fds[1].Fd = -1 // the keeper's word or death is still to come
 			deadline = time.Time{}
+			_, _ = unix.Write(watchControlFD, []byte{watchEnded})
 		}
 		if !deadline.IsZero() && !time.Now().Before(deadline) {
 			deadline = time.Time{}
+			// Said first, so that the keeper knows it when it sees the end. One that is gone
+			// cannot hear it, and its own end is seen next.
+			_, _ = unix.Write(watchControlFD, []byte{watchWall})
 			if err := kill(watchPidfdFD); err != nil {
 				return err
 			}
-			// A keeper that is gone cannot hear it, and its end is seen next.
-			_, _ = unix.Write(watchControlFD, []byte{watchWall})
 		}
 	}
 }

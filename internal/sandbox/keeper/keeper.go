@@ -55,6 +55,8 @@ func Run(ctx context.Context, o Options) (int, error) {
 	if err != nil {
 		return api.ExitFailed, err
 	}
+	swept := make(chan struct{})
+	go func() { sandbox.SweepSometimes(ctx, o.Store); close(swept) }()
 	k := &keeper{o: o, s: s}
 	code, err := k.run(ctx)
 	reason := fmt.Sprintf("exit %d", code)
@@ -66,6 +68,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 		code = api.ExitFailed
 	}
 	k.finish()
+	<-swept
 	return code, errors.Join(err, report.close())
 }
 
@@ -91,7 +94,7 @@ func (k *keeper) run(ctx context.Context) (int, error) {
 	k.proc, err = k.s.Client.Start(startCtx, cmd)
 	k.io.started()
 	if ready := k.s.Ready(startCtx); ready != nil {
-		return api.ExitFailed, ready
+		return k.ending(ready)
 	}
 	if err != nil {
 		return startFailure(&k.o, err)
@@ -159,6 +162,10 @@ func (k *keeper) ending(err error) (int, error) {
 	if exit.Limit == "wall" {
 		return api.ExitTimeout, k.limit("wall", fmt.Sprintf("wall time: %v limit", k.o.Plan.Lifetime.Wall),
 			"raise lifetime.wall or --timeout")
+	}
+	var told *api.Error
+	if errors.As(err, &told) {
+		return api.ExitFailed, told
 	}
 	return api.ExitFailed, &api.Error{
 		Code: api.CodeHost, Message: "the sandbox ended before its command: " + exit.Reason,
