@@ -49,6 +49,16 @@ func (h *Host) Left() ([]string, error) {
 	return difference(h.items, now.items), nil
 }
 
+// LeftOf is Left for some kinds alone: "process", "descriptor", "network
+// namespace", "file", "mount", "cgroup", ...
+func (h *Host) LeftOf(kinds ...string) ([]string, error) {
+	left, err := h.Left()
+	return slices.DeleteFunc(left, func(s string) bool {
+		_, what, _ := strings.Cut(s, ": ")
+		return !slices.ContainsFunc(kinds, func(k string) bool { return strings.HasPrefix(what, k+" ") })
+	}), err
+}
+
 // AwaitClean looks again and again until the host is as it was, and fails the
 // test if it is not within the time. Of what is the whole host's (mounts, cgroups,
 // interfaces, tables, SysV objects) only that counts which was different in every look:
