@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,4 +96,63 @@ func throughCommand(t *testing.T, size int64, argv ...string) time.Duration {
 		t.Fatalf("%v: %d of %d bytes came out", argv, read, size)
 	}
 	return time.Since(start)
+}
+
+// TestNoUserNamespaces runs where the kernel gives out no further user
+// namespace: one clear line, what to do, the code of a refusal, nothing left.
+func TestNoUserNamespaces(t *testing.T) {
+	testenv.Need(t, "userns", "unshare")
+	caisson := testenv.Binary(t, "caisson")
+	for _, c := range []struct {
+		name, allowed string
+		code          int
+		complaint     string
+	}{
+		{"none left", "1", 125, "caisson: this host allows no more user namespaces"},
+		{"some left", "9", 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const script = `echo $1 >/proc/sys/user/max_user_namespaces &&
+				exec unshare -U --map-user=1000 --map-group=1000 "$2" run --workspace-mode none -- true`
+			cmd := exec.Command("unshare", "-Ur", "sh", "-c", script, "sh", c.allowed, caisson)
+			home := testenv.AsUser(t, cmd)
+			cmd.Env = append(cmd.Env, "CAISSON_STATE="+home+"/state")
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil {
+				t.Fatal(err)
+			}
+			if code := cmd.ProcessState.ExitCode(); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			if !strings.HasPrefix(lines[0], c.complaint) || c.code != 0 && (len(lines) != 2 || !strings.HasPrefix(lines[1], "caisson: hint: ")) {
+				t.Errorf("output %q", out)
+			}
+			if left, err := os.ReadDir(home + "/state/boxes"); err != nil || len(left) > 0 {
+				t.Errorf("left in the folder of sandboxes: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestArgumentsPass gives a command a megabyte of arguments, some of which no
+// text format could carry.
+func TestArgumentsPass(t *testing.T) {
+	testenv.Need(t, "userns")
+	args := []string{"", "two\nlines", "\xff\xfe", "--json", "--", strings.Repeat("long", 30000)}
+	for len(args) < 9000 {
+		args = append(args, strings.Repeat("a", 100))
+	}
+	cmd := exec.Command(testenv.Binary(t, "caisson"), append([]string{"run", "--workspace-mode", "none", "printf", `%s\0`}, args...)...)
+	home := testenv.AsUser(t, cmd)
+	cmd.Env = append(cmd.Env, "CAISSON_STATE="+home+"/state")
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %.500s", err, &complaint)
+	}
+	if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); !slices.Equal(got, args) {
+		t.Errorf("%d arguments came out as %d, or others", len(args), len(got))
+	}
 }
