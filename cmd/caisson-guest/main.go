@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"time"
 
 	"github.com/caisson-dev/caisson/internal/guest"
 	"github.com/caisson-dev/caisson/internal/guest/agent"
@@ -35,12 +33,12 @@ func run(args []string) error {
 		}
 		hello := guest.Hello{Version: guest.Version, Sandbox: s.ID, Generation: s.Generation, PID: os.Getpid()}
 		return guest.Serve(stream, hello, agent.New(s.ID, stem))
-	case len(args) == 3 && args[0] == "watch":
-		wall, err := strconv.ParseInt(args[2], 10, 64)
+	case len(args) > 1 && args[0] == "watch":
+		w, err := stage.ParseWatched(args[1:])
 		if err != nil {
-			return fmt.Errorf("parse wall time: %w", err)
+			return err
 		}
-		return stage.Watch(args[1], time.Duration(wall))
+		return stage.Watch(w)
 	case len(args) > 1 && args[0] == "tty":
 		os.Exit(agent.Shim(args[1:]))
 	}

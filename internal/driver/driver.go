@@ -127,6 +127,9 @@ type Exit struct {
 	Destroyed bool   // by Destroy
 	Reason    string // in words, otherwise: "guest was killed", "memory: 4 GiB limit"
 	Limit     string // the limit that ended it: "memory", "wall", "pids", ...; "" if none
+	// Reached names the limits that the box ran into, whether one ended it or not, by
+	// what is counted outside of it.
+	Reached []string
 }
 
 // Stats is the use of a box. Fields that a tier cannot measure are 0.

@@ -72,11 +72,19 @@ func (s *Sandbox) ID() string { return s.folder.ID() }
 
 // Command is the plan's command with the limits that the guest sets on it.
 func (s *Sandbox) Command() guest.Command {
-	return guest.Command{
+	c := guest.Command{
 		Argv: s.plan.Argv, Env: s.plan.Env, Dir: s.plan.Dir,
 		Processes: uint64(s.plan.Limits.Pids),
 		DataSize:  uint64(s.plan.Limits.Memory),
 	}
+	for _, p := range s.plan.Points {
+		if p.Name == "limits.memory" && p.Strength == api.StrengthHard {
+			// What bounds all processes together needs no bound for each, which
+			// counts what a program only reserves, as sanitizers do by the TiB.
+			c.DataSize = 0
+		}
+	}
+	return c
 }
 
 // Ready waits until the guest says that the box stands, and records it as
@@ -120,6 +128,21 @@ func (s *Sandbox) Record(e api.Event) error {
 		s.observe(e)
 	}
 	return nil
+}
+
+// Stop ends the box and says how it ended and which limits it ran into. It may
+// be repeated; after it only records and End are left.
+func (s *Sandbox) Stop() (driver.Exit, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	if err := s.Box.Destroy(ctx); err != nil {
+		return driver.Exit{}, fmt.Errorf("end box: %w", err)
+	}
+	exit, err := s.Box.Wait(ctx)
+	if err != nil {
+		return exit, fmt.Errorf("wait for box: %w", err)
+	}
+	return exit, nil
 }
 
 // End ends the box and returns when nothing of it is left. With keep the record

@@ -10,9 +10,9 @@ import (
 )
 
 // Sweep removes what is left of sandboxes whose keeper and watcher both died.
-// Their boxes died by PDEATHSIG; what remains are folders.
+// Their boxes died by PDEATHSIG, but for what was frozen; what remains are cgroups and folders.
 func Sweep(ctx context.Context, st *store.Store) error {
-	if err := st.Sweep(ctx, func(store.Entry) error { return nil }); err != nil {
+	if err := st.Sweep(ctx, sweepBox); err != nil {
 		return fmt.Errorf("sweep dead sandboxes: %w", err)
 	}
 	return nil

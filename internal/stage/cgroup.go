@@ -39,11 +39,11 @@ var controllerNames = [controllers]string{"memory", "pids", "cpu", "freezer"}
 type Cgroups struct {
 	Version int // 1 or 2; 0 where there are none
 	parent  [controllers]string
-	refused [controllers]refusal
+	refused [controllers]noCgroup
 	enable  []step // version 2: what must be enabled before the first group
 }
 
-type refusal struct{ reason, fix string }
+type noCgroup struct{ reason, fix string }
 
 // step is one write that opens controllers to a folder's children.
 type step struct{ file, text string }
@@ -85,7 +85,7 @@ func findCgroups(host string) *Cgroups {
 func (c *Cgroups) refuse(reason, fix string) {
 	for k := range c.parent {
 		if c.parent[k] == "" {
-			c.refused[k] = refusal{reason, fix}
+			c.refused[k] = noCgroup{reason, fix}
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +99,9 @@ func (g *Cgroup) folders() []string {
 // words writes the group as "VERSION CONTROLLER FOLDER", one per controller;
 // parseGroup reads them.
 func (g *Cgroup) words() []string {
+	if g == nil {
+		return nil
+	}
 	var w []string
 	for k, d := range g.dir {
 		if d != "" {
@@ -150,6 +154,37 @@ func SweepCgroup(dir string) error {
 		}
 	}
 	return errors.Join(g.kill(), g.remove())
+}
+
+// has reports whether the box is bound by a controller.
+func (g *Cgroup) has(k Controller) bool { return g != nil && g.dir[k] != "" }
+
+// fork calls f, which forks from the calling thread with attr, so that the child
+// is in the group from its first moment. The thread must be locked.
+func (g *Cgroup) fork(attr *syscall.SysProcAttr, f func() (int, error)) (int, error) {
+	switch {
+	case g == nil:
+		return f()
+	case g.version == 2:
+		fd, err := unix.Open(g.dir[ControlFreeze], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return 0, fmt.Errorf("open cgroup: %w", err)
+		}
+		defer unix.Close(fd)
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		return f()
+	}
+	if err := g.enterV1(); err != nil {
+		return 0, errors.Join(err, g.leaveV1())
+	}
+	pid, err := f()
+	if e := g.leaveV1(); e != nil && err == nil {
+		// The group would hold a thread of ours for ever, and freeze it.
+		_ = unix.Kill(pid, unix.SIGKILL)
+		wait(pid)
+		return 0, e
+	}
+	return pid, err
 }
 
 // kill ends what is in the group, also what is frozen. PID 1 must have been

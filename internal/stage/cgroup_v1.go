@@ -15,12 +15,12 @@ func (c *Cgroups) findV1(host string, own map[string]string) {
 	for k, name := range controllerNames {
 		dir, ok := own[name]
 		if !ok {
-			c.refused[k] = refusal{"this host has no cgroup controller " + name, ""}
+			c.refused[k] = noCgroup{"this host has no cgroup controller " + name, ""}
 			continue
 		}
 		c.Version = 1
 		if err := writable(host+dir, "tasks"); err != nil {
-			c.refused[k] = refusal{
+			c.refused[k] = noCgroup{
 				"cgroups are version 1 here, which only root may use: " + err.Error(),
 				"boot with systemd.unified_cgroup_hierarchy=1, or start caisson as root",
 			}
@@ -139,4 +139,29 @@ func (g *Cgroup) freezeV1(frozen bool) error {
 func (g *Cgroup) isFrozenV1() (bool, error) {
 	state, err := readWord(g.dir[ControlFreeze] + "/freezer.state")
 	return state == "FROZEN", err
+}
+
+// memoryEvents returns a descriptor that becomes readable when the group is out
+// of memory; -1 where nobody needs to be told, since the kernel ends the whole group (version 2)
+// or there is no limit.
+func (g *Cgroup) memoryEvents() (int, error) {
+	if !g.has(ControlMemory) || g.version == 2 {
+		return -1, nil
+	}
+	dir := g.dir[ControlMemory]
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return -1, fmt.Errorf("make eventfd: %w", err)
+	}
+	control, err := unix.Open(dir+"/memory.oom_control", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(event)
+		return -1, fmt.Errorf("open memory events: %w", err)
+	}
+	defer unix.Close(control)
+	if err := writeFile(dir+"/cgroup.event_control", fmt.Sprintf("%d %d", event, control)); err != nil {
+		unix.Close(event)
+		return -1, err
+	}
+	return event, nil
 }

@@ -54,7 +54,7 @@ func (c *Cgroups) findV2(host string, own map[string]string) {
 		if slices.Contains(best.has, k) {
 			c.parent[k] = best.dir
 		} else {
-			c.refused[k] = refusal{
+			c.refused[k] = noCgroup{
 				fmt.Sprintf("the cgroup controller %s is not delegated to %s", controllerNames[k], best.dir), fixV2,
 			}
 		}

@@ -3,9 +3,11 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -22,6 +24,10 @@ type Launch struct {
 	Setup Setup
 	Dir   string        // the sandbox's folder, which the watcher removes if the keeper dies
 	Wall  time.Duration // 0: no limit
+	// Limits bound the box as a whole, by a cgroup for those that Cgroups can. A
+	// memory limit that it cannot is kept by the watcher, who samples. Nil is a host without any.
+	Limits  Limits
+	Cgroups *Cgroups
 	// With Setup.IDMap: the ids of the workspace's owner, which appear inside as Setup.UID and GID.
 	WorkspaceUID, WorkspaceGID int
 }
@@ -37,6 +43,7 @@ type Process struct {
 	watchFD  int // pidfd of the watcher
 	stderr   int // memfd: what a dying guest said
 	words    string
+	group    *Cgroup // nil if it has none
 
 	ended     chan struct{} // the box's PID 1 was reaped
 	watchDone chan struct{} // the watcher ended
@@ -44,8 +51,12 @@ type Process struct {
 	told      chan struct{} // the watcher has said why the box ended, as far as it knows
 	mu        sync.Mutex
 	wall      bool // the watcher ended the box for its wall time
+	memory    bool // the watcher ended the box for its memory
 	destroyed bool
-	lost      bool // the watcher died before the box
+	lost      bool     // the watcher died before the box
+	counted   bool     // the group was removed, and reached is what it had counted
+	reached   []string // names of limits
+	residue   error    // of the removal
 }
 
 // Start clones the guest into new namespaces and starts its watcher. It returns
@@ -75,13 +86,21 @@ func Start(l Launch) (*Process, error) {
 		return nil, fmt.Errorf("open /dev/null: %w", err)
 	}
 	defer unix.Close(null)
+	if l.Cgroups != nil {
+		if p.group, err = l.Cgroups.make(l.Setup.ID, l.Limits, l.Dir); err != nil {
+			p.release()
+			return nil, err
+		}
+	}
 	if err := p.fork(&l, null, theirs); err != nil {
+		err = errors.Join(err, p.group.remove())
 		p.release()
 		return nil, err
 	}
 	if err := p.watch(&l, null); err != nil {
 		p.kill()
 		<-p.ended
+		err = errors.Join(err, p.group.remove())
 		p.release()
 		return nil, err
 	}
@@ -137,8 +156,10 @@ func (p *Process) fork(l *Launch, null, stream int) error {
 			attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: l.Setup.GID, HostID: l.Setup.GID, Size: 1}}
 			attr.AmbientCaps = setupCaps
 		}
-		pid, err := syscall.ForkExec(l.Guest, []string{"caisson-guest", "stage"}, &syscall.ProcAttr{
-			Env: guestEnv, Files: files, Sys: attr,
+		pid, err := p.group.fork(attr, func() (int, error) {
+			return syscall.ForkExec(l.Guest, []string{"caisson-guest", "stage"}, &syscall.ProcAttr{
+				Env: guestEnv, Files: files, Sys: attr,
+			})
 		})
 		if err != nil {
 			started <- fmt.Errorf("start guest: %w", err)
@@ -199,8 +220,11 @@ func (p *Process) watch(l *Launch, null int) error {
 		return fmt.Errorf("make socket non-blocking: %w", err)
 	}
 	p.control = os.NewFile(uintptr(ours), "watcher")
-	pid, err := syscall.ForkExec(l.Guest,
-		[]string{"caisson-guest", "watch", l.Dir, strconv.FormatInt(int64(l.Wall), 10)},
+	w := Watched{Dir: l.Dir, Wall: l.Wall, PID: p.PID, Group: p.group.words()}
+	if !p.group.has(ControlMemory) {
+		w.Memory = l.Limits.Memory
+	}
+	pid, err := syscall.ForkExec(l.Guest, append([]string{"caisson-guest", "watch"}, w.args()...),
 		&syscall.ProcAttr{
 			Env:   watchEnv,
 			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs), uintptr(p.pidfd)},
@@ -237,6 +261,10 @@ func (p *Process) listen() {
 			p.mu.Lock()
 			p.wall = true
 			p.mu.Unlock()
+		case watchMemory:
+			p.mu.Lock()
+			p.memory = true
+			p.mu.Unlock()
 		case watchEnded:
 			if !hasTold {
 				hasTold = true
@@ -268,9 +296,12 @@ func (p *Process) Outcome() (destroyed bool, limit, reason string) {
 	case <-p.told:
 	case <-p.watchDone:
 	}
+	reached := p.Reached()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case slices.Contains(reached, "memory"):
+		return false, "memory", "the memory limit was reached"
 	case p.wall:
 		return false, "wall", "the wall time ran out"
 	case p.lost:
@@ -286,11 +317,13 @@ func (p *Process) kill() {
 		// The only other cause is a pidfd that is not one: a defect of ours.
 		panic(err)
 	}
+	// What fails here fails at the removal too, which tells it.
+	_ = p.group.kill()
 }
 
-// Destroy ends the box and its watcher and returns when both are gone. It may
-// be repeated and called concurrently.
-func (p *Process) Destroy() {
+// Destroy ends the box and its watcher and returns when both are gone, with the error of
+// what could not be removed. It may be repeated and called concurrently.
+func (p *Process) Destroy() error {
 	p.mu.Lock()
 	first := !p.destroyed
 	p.destroyed = true
@@ -300,6 +333,7 @@ func (p *Process) Destroy() {
 	}
 	<-p.ended
 	if first {
+		p.removeGroup()
 		// It may have died; then listen has seen it.
 		_, _ = p.control.Write([]byte{keeperDone})
 		_ = kill(p.watchFD)
@@ -308,6 +342,9 @@ func (p *Process) Destroy() {
 	if first {
 		p.release()
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.residue
 }
 
 // LastWords is what a dying guest wrote to its standard error: a defect of

@@ -3,8 +3,10 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,70 +21,170 @@ const (
 // What keeper and watcher say to each other, one byte each. The keeper's death is the
 // end of the socket.
 const (
-	watchReady = 'R' // watcher: I hold the box
-	watchWall  = 'W' // watcher: the wall time ran out, I kill it
-	watchEnded = 'E' // watcher: the box has ended, and I have said all that I know of it
-	keeperDone = 'D' // keeper: the box is gone and its folder is mine to remove
+	watchReady  = 'R' // watcher: I hold the box
+	watchWall   = 'W' // watcher: the wall time ran out, I kill it
+	watchMemory = 'M' // watcher: it holds more memory than its limit, I kill it
+	watchEnded  = 'E' // watcher: the box has ended, and I have said why
+	keeperDone  = 'D' // keeper: the box is gone and its folder is mine to remove
 )
 
+// Watched says what a watcher is to do.
+type Watched struct {
+	Dir    string        // the sandbox's folder
+	Wall   time.Duration // 0: no limit
+	PID    int           // of the box's first process
+	Memory int64         // limit that no cgroup keeps, in bytes; 0: none
+	Group  []string      // the box's cgroup, as Start wrote it
+}
+
+// args are the watcher's arguments; ParseWatched reads them.
+func (w *Watched) args() []string {
+	return append([]string{
+		w.Dir, strconv.FormatInt(int64(w.Wall), 10), strconv.Itoa(w.PID), strconv.FormatInt(w.Memory, 10),
+	}, w.Group...)
+}
+
+// ParseWatched reads the arguments of a watcher's process.
+func ParseWatched(args []string) (Watched, error) {
+	if len(args) < 4 {
+		return Watched{}, fmt.Errorf("parse arguments of watcher: there are %d", len(args))
+	}
+	w := Watched{Dir: args[0], Group: args[4:]}
+	var n [3]int64
+	for i := range n {
+		var err error
+		if n[i], err = strconv.ParseInt(args[i+1], 10, 64); err != nil {
+			return Watched{}, fmt.Errorf("parse arguments of watcher: %w", err)
+		}
+	}
+	w.Wall, w.PID, w.Memory = time.Duration(n[0]), int(n[1]), n[2]
+	return w, nil
+}
+
 // Watch is the watcher: a process outside the box, one per box, that ends it
-// for sure. It kills the box when the keeper dies or the wall time runs out,
-// whatever state the box is in, and removes what a dead keeper left. dir is the sandbox's
-// folder; wall is 0 for no limit. It returns when there is nothing left to
-// watch.
+// for sure. It kills the box when the keeper dies, the wall time runs out or its memory
+// does, whatever state the box is in, and removes what a dead keeper left. It
+// returns when there is nothing left to watch.
 //
 // The keeper watches the watcher: if this process dies, the keeper ends the
 // box. If both die at once, PDEATHSIG ends the box and the next command sweeps the
 // folder.
-func Watch(dir string, wall time.Duration) error {
+func Watch(w Watched) error {
 	if err := unix.CloseRange(watchPidfdFD+1, ^uint(0), 0); err != nil {
 		return fmt.Errorf("close descriptors: %w", err)
 	}
-	var deadline time.Time
-	if wall > 0 {
-		deadline = time.Now().Add(wall)
+	group, err := parseGroup(w.Group)
+	if err != nil {
+		return err
 	}
-	if _, err := unix.Write(watchControlFD, []byte{watchReady}); err != nil {
-		return abandon(dir)
+	v := &watcher{Watched: w, group: group, sampler: sampler{pid: w.PID, limit: w.Memory}}
+	now := time.Now()
+	v.sampler.next = now
+	if w.Wall > 0 {
+		v.deadline = now.Add(w.Wall)
 	}
-	fds := []unix.PollFd{
+	v.fds = [...]unix.PollFd{
 		{Fd: watchControlFD, Events: unix.POLLIN},
 		{Fd: watchPidfdFD, Events: unix.POLLIN},
+		{Fd: -1, Events: unix.POLLIN},
+	}
+	oom, err := group.memoryEvents()
+	if err != nil {
+		return err
+	}
+	v.fds[2].Fd = int32(oom)
+	if !v.say(watchReady) {
+		return v.abandon()
 	}
 	for {
-		if _, err := unix.Poll(fds, pollTimeout(deadline)); err != nil && err != unix.EINTR {
+		if _, err := unix.Poll(v.fds[:], pollTimeout(v.next())); err != nil && err != unix.EINTR {
 			return fmt.Errorf("poll: %w", err)
 		}
-		if fds[0].Revents != 0 {
-			var b [1]byte
-			n, err := unix.Read(watchControlFD, b[:])
-			if n == 1 && b[0] == keeperDone {
-				return nil
-			}
-			if n <= 0 && err != unix.EINTR {
-				return abandon(dir)
-			}
-		}
-		if fds[1].Revents != 0 {
-			fds[1].Fd = -1 // the keeper's word or death is still to come
-			deadline = time.Time{}
-			_, _ = unix.Write(watchControlFD, []byte{watchEnded})
-		}
-		if !deadline.IsZero() && !time.Now().Before(deadline) {
-			deadline = time.Time{}
-			// Said first, so that the keeper knows it when it sees the end. One that is gone
-			// cannot hear it, and its own end is seen next.
-			_, _ = unix.Write(watchControlFD, []byte{watchWall})
-			if err := kill(watchPidfdFD); err != nil {
-				return err
-			}
+		if done, err := v.step(); done || err != nil {
+			return err
 		}
 	}
 }
 
+type watcher struct {
+	Watched
+	group    *Cgroup
+	fds      [3]unix.PollFd // the keeper, the box, its memory
+	deadline time.Time      // zero: none
+	sampler  sampler
+	ended    bool
+}
+
+// next is the time of the next look that nothing else wakes for.
+func (v *watcher) next() time.Time {
+	if s := v.sampler; s.limit > 0 && !v.ended && (v.deadline.IsZero() || s.next.Before(v.deadline)) {
+		return s.next
+	}
+	return v.deadline
+}
+
+// step acts on what a poll found. done: there is nothing left to watch.
+func (v *watcher) step() (done bool, err error) {
+	if v.fds[0].Revents != 0 {
+		var b [1]byte
+		n, err := unix.Read(watchControlFD, b[:])
+		if n == 1 && b[0] == keeperDone {
+			return true, nil
+		}
+		if n <= 0 && err != unix.EINTR {
+			return true, v.abandon()
+		}
+	}
+	if !v.deadline.IsZero() && !time.Now().Before(v.deadline) {
+		v.deadline = time.Time{}
+		if err := v.end(watchWall); err != nil {
+			return true, err
+		}
+	}
+	if v.fds[2].Revents != 0 {
+		v.fds[2].Fd = -1
+		// The removal of the group wakes too; then the box has ended before.
+		box := []unix.PollFd{{Fd: watchPidfdFD, Events: unix.POLLIN}}
+		if n, err := unix.Poll(box, 0); n == 0 && err == nil {
+			if err := v.end(watchMemory); err != nil {
+				return true, err
+			}
+		}
+	}
+	if v.fds[1].Revents != 0 {
+		v.fds[1].Fd = -1 // the keeper's word or death is still to come
+		v.ended, v.deadline = true, time.Time{}
+		v.say(watchEnded)
+	}
+	if !v.ended && v.sampler.over(time.Now()) {
+		return false, v.end(watchMemory)
+	}
+	return false, nil
+}
+
+// end says why and kills the box, in this order: who sees the end knows why.
+func (v *watcher) end(why byte) error {
+	if v.ended {
+		return nil
+	}
+	v.say(why)
+	return v.kill()
+}
+
+// say is false if the keeper is gone. Its end is seen at the next poll.
+func (*watcher) say(word byte) bool {
+	_, err := unix.Write(watchControlFD, []byte{word})
+	return err == nil
+}
+
+// kill ends the box, frozen or not.
+func (v *watcher) kill() error {
+	return errors.Join(kill(watchPidfdFD), v.group.kill())
+}
+
 // abandon ends a box whose keeper is gone and removes its folder.
-func abandon(dir string) error {
-	if err := kill(watchPidfdFD); err != nil {
+func (v *watcher) abandon() error {
+	if err := v.kill(); err != nil {
 		return err
 	}
 	fds := []unix.PollFd{{Fd: watchPidfdFD, Events: unix.POLLIN}}
@@ -91,11 +193,12 @@ func abandon(dir string) error {
 			return fmt.Errorf("poll: %w", err)
 		}
 	}
-	if dir == "" {
-		return nil
+	// A folder whose group could not be removed is the next command's to sweep.
+	if err := v.group.remove(); err != nil || v.Dir == "" {
+		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		return fmt.Errorf("remove %s: %w", dir, err)
+	if err := os.RemoveAll(v.Dir); err != nil {
+		return fmt.Errorf("remove %s: %w", v.Dir, err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -236,7 +237,7 @@ func checkEnd(s *scene) {
 		s.Errorf("Destroy of a box that died: %v", err)
 	}
 	again, err := b.Wait(s.ctx())
-	if err != nil || again != exit {
+	if err != nil || !reflect.DeepEqual(again, exit) {
 		s.Errorf("Wait after that: %+v, %v, before it was %+v", again, err, exit)
 	}
 	s.gone()

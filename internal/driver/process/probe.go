@@ -19,7 +19,7 @@ import (
 // container refuses.
 func (d process) Probe(ctx context.Context, depth driver.Depth) api.Probe {
 	p := api.Probe{Tier: api.TierProcess, Usable: true}
-	p.Features = append(stage.KernelFeatures(), limits()...)
+	p.Features = append(stage.KernelFeatures(), d.limits(depth)...)
 	if depth == driver.ProbeFull {
 		p.Features = append(p.Features, d.tryBox(ctx))
 	}
@@ -29,33 +29,6 @@ func (d process) Probe(ctx context.Context, depth driver.Depth) api.Probe {
 		}
 	}
 	return p
-}
-
-// limits says how the tier bounds what a box uses, without a cgroup.
-func limits() []api.Feature {
-	pids := "RLIMIT_NPROC, counted in the box's user namespace"
-	if os.Geteuid() == 0 {
-		pids = "RLIMIT_NPROC, counted for the box's own user id"
-	}
-	return []api.Feature{
-		{Name: api.FeatureLimitPids, Strength: api.StrengthHard, Detail: pids},
-		{Name: api.FeatureLimitFiles, Strength: api.StrengthHard, Detail: "RLIMIT_NOFILE, for each process"},
-		{Name: api.FeatureLimitDisk, Strength: api.StrengthHard, Detail: "size of the tmpfs of all private folders; the workspace is the host's"},
-		{Name: api.FeatureLimitOutput, Strength: api.StrengthHard, Detail: "counted by the keeper, through which all of it goes"},
-		{Name: api.FeatureLimitWall, Strength: api.StrengthHard, Detail: "the watcher kills PID 1 by pidfd"},
-		{
-			Name: api.FeatureLimitMemory, Strength: api.StrengthSoft, Detail: "RLIMIT_DATA, for each process",
-			Reason: "this build uses no cgroup: many processes together can hold more",
-		},
-		{
-			Name: api.FeatureLimitCPU, Strength: api.StrengthNone,
-			Reason: "this build uses no cgroup",
-		},
-		{
-			Name: api.FeatureFreeze, Strength: api.StrengthSoft, Detail: "SIGSTOP to every process",
-			Reason: "this build uses no cgroup freezer: a process of the box could continue another",
-		},
-	}
 }
 
 // FeatureBox is the feature that a full probe reports: a real box was started.

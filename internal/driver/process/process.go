@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/caisson-dev/caisson/api"
@@ -22,14 +23,22 @@ import (
 
 // New returns the driver. dir is a folder of ours in which the guest's binary
 // is placed, on a file system that allows execution.
-func New(dir string) driver.Driver { return process{dir} }
+func New(dir string) driver.Driver {
+	return process{dir, sync.OnceValue(stage.FindCgroups)}
+}
 
-type process struct{ dir string }
+type process struct {
+	dir     string
+	cgroups func() *stage.Cgroups // looked for once, when first needed
+}
 
 func (process) Tier() api.Tier { return api.TierProcess }
 
-func (process) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Descriptors: true, SharedFiles: true}
+// Capabilities: a box can be paused where a cgroup freezes it. By signals, which
+// its programs can undo, it could not.
+func (d process) Capabilities() driver.Capabilities {
+	freeze, _, _ := d.cgroups().Can(stage.ControlFreeze)
+	return driver.Capabilities{Descriptors: true, SharedFiles: true, Pause: freeze}
 }
 
 // Create starts a box; see driver.Driver.
@@ -44,6 +53,7 @@ func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, erro
 			Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",
 		}
 	}
+	launch.Cgroups = d.cgroups()
 	p, err := stage.Start(launch)
 	if err != nil {
 		return nil, explain(err)
@@ -84,6 +94,9 @@ func translate(spec driver.Spec) (stage.Launch, error) {
 	l := stage.Launch{
 		Dir:  spec.Dir,
 		Wall: time.Duration(p.Lifetime.Wall),
+		Limits: stage.Limits{
+			Memory: int64(p.Limits.Memory), CPUs: p.Limits.CPUs, Pids: p.Limits.Pids,
+		},
 		Setup: stage.Setup{
 			ID: spec.ID, Generation: 1, Hostname: p.Hostname,
 			UID: p.User.HostUID, GID: p.User.HostGID,
@@ -130,8 +143,19 @@ func (b *box) Generation() uint64   { return 1 }
 func (b *box) Stream() guest.Stream { return b.p.Stream }
 func (b *box) PID() int             { return b.p.PID }
 
-func (*box) Pause(context.Context) error              { return driver.ErrUnsupported }
-func (*box) Resume(context.Context) error             { return driver.ErrUnsupported }
+// Pause freezes the box, the guest too; see driver.Box.
+func (b *box) Pause(ctx context.Context) error { return b.freeze(ctx, true) }
+
+// Resume lets it go on.
+func (b *box) Resume(ctx context.Context) error { return b.freeze(ctx, false) }
+
+func (b *box) freeze(ctx context.Context, frozen bool) error {
+	if !b.p.CanFreeze() {
+		return driver.ErrUnsupported
+	}
+	return b.p.Freeze(ctx, frozen)
+}
+
 func (*box) Checkpoint(context.Context, string) error { return driver.ErrUnsupported }
 func (*box) Fork(context.Context, []driver.Spec) ([]driver.Box, error) {
 	return nil, driver.ErrUnsupported
@@ -145,16 +169,16 @@ func (b *box) Wait(ctx context.Context) (driver.Exit, error) {
 		return driver.Exit{}, ctx.Err()
 	}
 	destroyed, limit, reason := b.p.Outcome()
-	return driver.Exit{Destroyed: destroyed, Limit: limit, Reason: reason}, nil
+	return driver.Exit{Destroyed: destroyed, Limit: limit, Reason: reason, Reached: b.p.Reached()}, nil
 }
 
 // Destroy ends the box; see driver.Box.
 func (b *box) Destroy(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() { b.p.Destroy(); close(done) }()
+	done := make(chan error, 1)
+	go func() { done <- b.p.Destroy() }()
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caisson-dev/caisson/internal/driver"
+	"github.com/caisson-dev/caisson/internal/stage"
 )
 
 // clockTick is the unit of times in /proc/PID/stat: 10 ms on every Linux that Go
@@ -22,14 +23,13 @@ const clockTick = 10 * time.Millisecond
 // counted.
 func (b *box) Stats(ctx context.Context) (driver.Stats, error) {
 	var s driver.Stats
-	pids := []int{b.p.PID}
-	for len(pids) > 0 && ctx.Err() == nil {
-		pid := pids[0]
-		pids = pids[1:]
-		dir := "/proc/" + strconv.Itoa(pid)
+	stage.Tree(b.p.PID, func(pid int, dir string) {
+		if ctx.Err() != nil {
+			return
+		}
 		fields, err := statFields(dir + "/stat")
 		if err != nil {
-			continue
+			return
 		}
 		s.Processes++
 		times := fields[11:13] // utime, stime; cutime and cstime follow
@@ -40,9 +40,8 @@ func (b *box) Stats(ctx context.Context) (driver.Stats, error) {
 			n, _ := strconv.ParseInt(f, 10, 64)
 			s.CPU += time.Duration(n) * clockTick
 		}
-		s.Memory += pss(dir + "/smaps_rollup")
-		pids = append(pids, children(dir+"/task")...)
-	}
+		s.Memory += stage.PSS(dir)
+	})
 	if s.Processes == 0 {
 		return s, fmt.Errorf("read use of box: it has ended")
 	}
@@ -65,39 +64,4 @@ func statFields(file string) ([]string, error) {
 		return nil, fmt.Errorf("%s has %d fields", file, len(fields))
 	}
 	return fields, nil
-}
-
-// pss is the proportional set size in bytes; 0 where it may not be read.
-func pss(file string) int64 {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	for line := range bytes.Lines(b) {
-		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
-			n, _ := strconv.ParseInt(string(bytes.Fields(rest)[0]), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
-}
-
-func children(task string) []int {
-	threads, err := os.ReadDir(task)
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, t := range threads {
-		b, err := os.ReadFile(task + "/" + t.Name() + "/children")
-		if err != nil {
-			continue
-		}
-		for _, f := range bytes.Fields(b) {
-			if pid, err := strconv.Atoi(string(f)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
 }

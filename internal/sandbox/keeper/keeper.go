@@ -59,6 +59,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 	go func() { sandbox.SweepSometimes(ctx, o.Store); close(swept) }()
 	k := &keeper{o: o, s: s}
 	code, err := k.run(ctx)
+	code, err = k.judge(code, err)
 	reason := fmt.Sprintf("exit %d", code)
 	if err != nil {
 		reason = err.Error()
@@ -143,39 +144,6 @@ func (k *keeper) wait(ctx context.Context, signals *signals) (guest.Exit, error)
 			k.suspend(true)
 		}
 	}
-}
-
-var errOutput = errors.New("output limit")
-
-// ending says why a command has no exit of its own.
-func (k *keeper) ending(err error) (int, error) {
-	if errors.Is(err, errOutput) {
-		return api.ExitKilled, k.limit("output", fmt.Sprintf("output: %v limit", k.o.Plan.Limits.Output),
-			"raise limits.output, or write less to standard output")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	exit, e := k.s.Box.Wait(ctx)
-	if e != nil {
-		return api.ExitFailed, fmt.Errorf("lost the sandbox: %w", err)
-	}
-	if exit.Limit == "wall" {
-		return api.ExitTimeout, k.limit("wall", fmt.Sprintf("wall time: %v limit", k.o.Plan.Lifetime.Wall),
-			"raise lifetime.wall or --timeout")
-	}
-	var told *api.Error
-	if errors.As(err, &told) {
-		return api.ExitFailed, told
-	}
-	return api.ExitFailed, &api.Error{
-		Code: api.CodeHost, Message: "the sandbox ended before its command: " + exit.Reason,
-	}
-}
-
-// limit records that a limit ended the command, and returns the error for it.
-func (k *keeper) limit(name, message, hint string) error {
-	err := k.s.Record(api.Event{Kind: api.EventLimit, Data: map[string]string{"limit": name}, Message: message})
-	return errors.Join(&api.Error{Code: api.CodeLimit, Message: message, Hint: hint}, err)
 }
 
 // finish moves what the box had written, and gives back what it had not read.

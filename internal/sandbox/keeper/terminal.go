@@ -143,7 +143,6 @@ func (t *terminal) suspended() { t.restore() }
 func (t *terminal) resumed() {
 	// A terminal that went away ends the program by its hang-up, not here.
 	_ = t.raw()
-	t.resized()
 }
 
 func (t *terminal) restore() {
