@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/caisson-dev/caisson/internal/testenv"
 )
 
 // TestMain makes the test binary be `caisson` where a script runs it: the
@@ -28,10 +30,13 @@ func scriptParams(dir string) testscript.Params {
 		Dir:                 dir,
 		RequireExplicitExec: true,
 		Condition: func(cond string) (bool, error) {
-			if cond != "root" {
-				return false, fmt.Errorf("unknown condition %q", cond)
+			switch cond {
+			case "root":
+				return os.Getuid() == 0, nil
+			case "cgroups": // that the one who runs the tests may use
+				return testenv.Lacks("cgroup-v1") == nil || testenv.Lacks("cgroup-v2") == nil, nil
 			}
-			return os.Getuid() == 0, nil
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "await": await},
 		Setup: func(env *testscript.Env) error {
