@@ -18,7 +18,7 @@ type claim struct {
 	got   chan struct{}
 }
 
-// take waits for n units. The error is ctx's, or errOver when over is closed.
+// take waits for n units. The error is ctx's, or errGone when over is closed.
 func (b *budget) take(ctx context.Context, over <-chan struct{}, n int) error {
 	b.mu.Lock()
 	if len(b.waiting) == 0 && b.free >= n {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestHostileDescriptors: what a guest sends outward is closed at once, and so
@@ -150,4 +152,82 @@ func TestDescriptorsOfTwoStarts(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAnswerBeforeTheQuestion: a hostile guest answers a start that it was not sent
+// yet. The caller must not be told, or it would close descriptors whose
+// numbers are still to be passed on.
+func TestAnswerBeforeTheQuestion(t *testing.T) {
+	outer, inner := pair(t)
+	entered, release := make(chan struct{}), make(chan struct{})
+	send := outer.SendDescriptors
+	outer.SendDescriptors = func(p []byte, fds []int) error {
+		close(entered)
+		<-release
+		return send(p, fds)
+	}
+	c := Open(outer)
+	defer func() { _ = c.Close() }()
+	returned := make(chan error, 1)
+	go func() {
+		_, err := c.Start(withTimeout(t), Command{Argv: []string{"a"}, Descriptors: []int{0, 0, 0}})
+		returned <- err
+	}()
+	<-entered
+	answer := frames(ourHello(), appendFrame(nil, kindStarted, 0, 1, encodeNumbers(5, 0)))
+	if _, err := inner.Write(answer); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the answer to be heard", func() bool {
+		c.link.mu.Lock()
+		defer c.link.mu.Unlock()
+		ch := c.channels[1]
+		return ch != nil && ch.parts == 1
+	})
+	select {
+	case <-returned:
+		t.Error("Start returned before its descriptors were sent")
+	default:
+	}
+	close(release)
+	if err := <-returned; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnswerWithoutReading: a guest that reads nothing and answers all the same is
+// cut off, after a while.
+func TestAnswerWithoutReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		heard, says := io.Pipe()
+		unread, told := io.Pipe()
+		c := Open(Stream{ReadWriteCloser: duplex{heard, told}})
+		started := make(chan error, 1)
+		go func() {
+			_, err := c.Start(t.Context(), Command{Argv: []string{"a"}})
+			started <- err
+		}()
+		synctest.Wait()
+		_, _ = says.Write(frames(ourHello(), appendFrame(nil, kindStarted, 0, 1, encodeNumbers(5, maxWindow))))
+		begin := time.Now()
+		checkError(t, <-started, "was not read")
+		if waited := time.Since(begin); waited != drain {
+			t.Errorf("waited for %v", waited)
+		}
+		<-c.Done()
+		_ = unread.Close()
+	})
+}
+
+// duplex is a stream of two pipes.
+type duplex struct {
+	*io.PipeReader
+	w *io.PipeWriter
+}
+
+func (d duplex) Write(p []byte) (int, error) { return d.w.Write(p) }
+
+func (d duplex) Close() error {
+	_ = d.w.Close()
+	return d.PipeReader.Close()
 }

@@ -32,7 +32,7 @@ const (
 	maxMessage   = 4 << 20  // bytes of a Start in all its parts
 	maxStrings   = 1 << 18  // entries of Argv, and of Env; Linux takes no more in 2 MiB
 	maxStarting  = 16 << 20 // startCost of the starts in flight
-	maxChannels  = 2048     // programs and connections
+	maxChannels  = 2048     // programs and connections; twice as many inside
 	maxCalls     = 1024     // signals, freezes and the like in flight
 	maxQueue     = 4 << 20  // bytes of control frames that wait for the writer
 	maxWindow    = 256 << 10

@@ -93,10 +93,10 @@ func TestMemoryOfFloods(t *testing.T) {
 		"calls": {func(id uint32) []byte { return appendFrame(nil, kindFreeze, 0, id, nil) }, "calls at once"},
 		"programs": {func(id uint32) []byte {
 			return appendFrame(nil, kindStart, 0, id, startOf("hold"))
-		}, "more than 2048 channels"},
+		}, "more than 4096 channels"},
 		"ports": {func(id uint32) []byte {
 			return appendFrame(nil, kindDial, 0, id, encodeNumbers(1, maxWindow))
-		}, "more than 2048 channels"},
+		}, "more than 4096 channels"},
 		"long starts": {func(id uint32) []byte {
 			var b []byte
 			for _, p := range startFrames(id, longStart, nil) {

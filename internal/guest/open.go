@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"syscall"
+	"time"
 )
 
 // opening is a channel's state until its answer is there.
 type opening struct {
-	cost      int
 	parts     []*outward
+	sent      chan struct{} // closed when all parts are on the stream
 	answered  chan struct{}
 	err       error // valid when answered is closed
 	abandoned bool  // guarded by link.mu
@@ -17,13 +18,18 @@ type opening struct {
 }
 
 // open makes ch known, gives it its number and queues its opening. frames
-// encodes that for the number.
+// encodes that for the number. It never returns while the opening, if it carries
+// descriptors, may still be sent: they are the caller's to close then.
 func (c *Client) open(ctx context.Context, ch *channel, cost int, frames func(id uint32) []*outward) error {
-	o := &opening{cost: cost, answered: make(chan struct{})}
+	o := &opening{sent: make(chan struct{}), answered: make(chan struct{})}
 	ch.opening = o
-	if err := c.starting.take(ctx, c.done, cost); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = c.because(c.starting.take(ctx, c.done, cost))
+	}
+	if err != nil {
 		c.cutOff(ch, ErrClosed)
-		return c.because(err)
+		return err
 	}
 	if err := c.enqueue(ch, o, frames); err != nil {
 		c.starting.give(cost)
@@ -32,21 +38,53 @@ func (c *Client) open(ctx context.Context, ch *channel, cost int, frames func(id
 	}
 	select {
 	case <-o.answered:
-		return o.err
 	case <-c.done:
-		select {
-		case <-o.answered:
-			return o.err
-		default:
-			return c.reason()
-		}
 	case <-ctx.Done():
+		if c.abandon(ch, o, cost) {
+			return ctx.Err()
+		}
 	}
-	if !c.abandon(ch, o) { // the answer came in the same moment
-		<-o.answered
-		return o.err
+	if !c.settle(o, cost) {
+		return c.reason()
 	}
-	return ctx.Err()
+	return o.err
+}
+
+// settle waits until o was answered and is sent, gives back what it counted, and
+// says whether it came to that before the stream ended. A guest that answers what it
+// has not read is broken: it could have us queue without bound.
+func (c *Client) settle(o *opening, cost int) bool {
+	defer c.starting.give(cost)
+	if !c.await(o.answered, nil) {
+		return false
+	}
+	for range 2 { // twice, lest a stop of this process be taken for the guest's doing
+		patience := time.NewTimer(drain / 2)
+		sent := c.await(o.sent, patience.C)
+		patience.Stop()
+		if sent || c.reason() != nil {
+			return sent
+		}
+	}
+	c.fail(broken("answer to an opening that was not read"))
+	return false
+}
+
+// await waits for event until the stream ends or patience does, and says whether it
+// has happened.
+func (c *Client) await(event <-chan struct{}, patience <-chan time.Time) bool {
+	select {
+	case <-event:
+		return true
+	case <-c.done:
+	case <-patience:
+	}
+	select {
+	case <-event: // both
+		return true
+	default:
+		return false
+	}
 }
 
 // enqueue gives ch a number and queues its frames, both in the same order. A
@@ -71,14 +109,14 @@ func (c *Client) enqueue(ch *channel, o *opening, frames func(id uint32) []*outw
 	c.channels[ch.id] = ch
 	c.link.mu.Unlock()
 	o.parts = frames(ch.id)
+	o.parts[len(o.parts)-1].written = o.sent
 	c.out.postStart(o.parts...)
 	return nil
 }
 
-// abandon gives up an opening that was not answered. The number is used, so what
-// was queued still goes; what it opens is ended at once. With descriptors, which are the
-// caller's, it returns when they are no longer needed.
-func (c *Client) abandon(ch *channel, o *opening) bool {
+// abandon gives up an opening that was not answered, and says whether it did. What
+// is on its way still arrives; what it opens is ended at once.
+func (c *Client) abandon(ch *channel, o *opening, cost int) bool {
 	c.link.mu.Lock()
 	if o.complete {
 		c.link.mu.Unlock()
@@ -86,19 +124,15 @@ func (c *Client) abandon(ch *channel, o *opening) bool {
 	}
 	o.abandoned = true
 	c.link.mu.Unlock()
-	first := o.parts[0]
-	if first.written == nil {
-		return true
-	}
 	if c.out.withdraw(o.parts) {
-		c.starting.give(o.cost)
+		c.starting.give(cost)
 		c.drop(ch)
 		return true
 	}
-	select {
-	case <-first.written:
-	case <-c.done:
+	if o.parts[0].fds != nil {
+		c.await(o.sent, nil)
 	}
+	go c.settle(o, cost)
 	return true
 }
 
@@ -119,7 +153,6 @@ func (c *Client) handleOpened(f frame) error {
 		return err
 	}
 	ch.opening = nil
-	c.starting.give(o.cost)
 	c.link.mu.Lock()
 	o.complete = !o.abandoned
 	c.link.mu.Unlock()

@@ -77,7 +77,7 @@ func startFrames(id uint32, message []byte, fds []int) []*outward {
 		part := &outward{}
 		if first && fds != nil {
 			flags |= flagDescriptors
-			part.fds, part.written = fds, make(chan struct{})
+			part.fds = fds
 		}
 		part.bytes = appendFrame(nil, kindStart, flags, id, message[:n])
 		parts = append(parts, part)

@@ -28,12 +28,12 @@ type writer struct {
 	over    bool
 }
 
-// outward is a part of a start. Its descriptors are the caller's, so a start is
-// given up only between parts that carry some and those on the way.
+// outward is a part of a start. Its descriptors are the caller's, who waits for
+// written.
 type outward struct {
 	bytes   []byte
 	fds     []int
-	written chan struct{} // closed when the descriptors are the peer's; nil without
+	written chan struct{} // of the last part: closed when it is on the stream
 }
 
 func newWriter(s Stream, failed func(error)) *writer {
@@ -165,8 +165,8 @@ func (w *writer) write(b []byte, fds []int) error {
 	return w.err
 }
 
-// withdraw takes the parts of a start that carry descriptors from the queue if
-// none is written yet, and says whether it did.
+// withdraw takes the parts of a start from the queue if none of them is written
+// yet, and says whether it did.
 func (w *writer) withdraw(parts []*outward) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
