@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -110,6 +111,11 @@ func TestSignalResizeContinue(t *testing.T) {
 	if err := p.Signal(0, false); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("refused signal: %v", err)
 	}
+	select {
+	case <-p.Stopped():
+		t.Error("two stops that were one")
+	default:
+	}
 	for _, err := range []error{p.Continue(), p.Resize(Size{1, 200}), p.Signal(15, true)} {
 		if err != nil {
 			t.Error(err)
@@ -117,6 +123,30 @@ func TestSignalResizeContinue(t *testing.T) {
 	}
 	mustWait(t, p, Exit{Code: 200, Signal: 151})
 	<-p.Stopped()
+}
+
+// TestExitWithinStart: events that come before the handler's Start has returned
+// are told after its answer.
+func TestExitWithinStart(t *testing.T) {
+	h := &hasty{}
+	c := connect(t, h)
+	p := mustStart(t, c, Command{Argv: []string{"a"}, Terminal: &Size{}})
+	mustWait(t, p, Exit{Code: 3})
+	<-p.Stopped()
+	if s := mustReadAll(t, p.Stdout); s != "early" {
+		t.Errorf("%q", s)
+	}
+}
+
+// hasty is a handler whose programs end before they have begun.
+type hasty struct{ fake }
+
+func (h *hasty) Start(_ Command, io StdIO, events Events) (Program, error) {
+	_, _ = io.Stdout.Write([]byte("early"))
+	_ = io.Stdout.Close()
+	events.Stopped()
+	events.Exited(Exit{Code: 3})
+	return &fakeProgram{}, nil
 }
 
 func TestFreezeThawIdentify(t *testing.T) {
@@ -139,6 +169,27 @@ func TestFreezeThawIdentify(t *testing.T) {
 	if d := cmp.Diff(want, h.identity); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestManyCalls makes more calls, one after the other and at once, than may be
+// under way.
+func TestManyCalls(t *testing.T) {
+	c := connect(t, &fake{})
+	ctx := withTimeout(t)
+	for range 2 * maxCalls {
+		if err := c.Thaw(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var group sync.WaitGroup
+	for range 2 * maxCalls {
+		group.Go(func() {
+			if err := c.Thaw(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
 }
 
 func TestDescriptors(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -104,6 +105,42 @@ func TestPortClosedOutside(t *testing.T) {
 		}
 	}
 }
+
+// TestPortClosedOutsideWhileIdle: a connection inside that says nothing is closed
+// as well.
+func TestPortClosedOutsideWhileIdle(t *testing.T) {
+	idle := &idleConn{closed: make(chan struct{})}
+	c := connect(t, &fake{dial: func(uint16) (Conn, error) { return idle, nil }})
+	conn, err := c.DialPort(withTimeout(t), 80)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-idle.closed:
+		t.Error("a half close closed it")
+	default:
+	}
+	_ = conn.Close()
+	select {
+	case <-idle.closed:
+	case <-withTimeout(t).Done():
+		t.Error("it is open")
+	}
+}
+
+// idleConn is a connection whose other side says nothing.
+type idleConn struct {
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *idleConn) Read([]byte) (int, error)    { <-c.closed; return 0, io.ErrClosedPipe }
+func (c *idleConn) Write(p []byte) (int, error) { return len(p), nil }
+func (c *idleConn) CloseWrite() error           { return nil }
+func (c *idleConn) Close() error                { c.once.Do(func() { close(c.closed) }); return nil }
 
 // TestPortResetInside: a connection that breaks is not taken for one that ends.
 func TestPortResetInside(t *testing.T) {
