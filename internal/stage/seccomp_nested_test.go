@@ -15,10 +15,12 @@ var innerSandboxes = []struct {
 	name  string
 	needs []string
 	argv  []string
+	tools []string
 }{
-	{"user namespace", []string{"unshare"}, []string{"unshare", "--user", "--map-root-user", "true"}},
-	{"mount", []string{"unshare"}, []string{"unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "sh", "-ec", "mount -t tmpfs none /tmp; touch /tmp/x; mount -t proc none /proc; test $$ = 1"}},
-	{"bubblewrap", []string{"bwrap"}, []string{"bwrap", "--unshare-all", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc", "--die-with-parent", "true"}},
+	{name: "user namespace", needs: []string{"unshare"}, argv: []string{"unshare", "--user", "--map-root-user", "true"}},
+	{name: "mount", needs: []string{"unshare"}, argv: []string{"unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "sh", "-ec", "mount -t tmpfs none /tmp; touch /tmp/x; mount -t proc none /proc; test $$ = 1"}},
+	{name: "bubblewrap", needs: []string{"bwrap"}, argv: []string{"bwrap", "--unshare-all", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc", "--die-with-parent", "true"}},
+	{name: "chromium", argv: []string{"sh", "-euc", "cd; f=; " + chromium}, tools: []string{"chromium"}},
 }
 
 func TestNested(t *testing.T) {
@@ -28,6 +30,10 @@ func TestNested(t *testing.T) {
 			name := map[bool]string{true: " nested", false: " not nested"}[nested]
 			t.Run(s.name+name, func(t *testing.T) {
 				testenv.Need(t, s.needs...)
+				needTools(t, s.tools...)
+				if testing.Short() && len(s.tools) > 0 {
+					t.Skip("slow")
+				}
 				oneWay(t, func(t *testing.T, _ []string) {
 					confineStem(t, FilterOptions{Nested: nested}, os.Getenv("HOME"))
 					status := runOnStem(t, &syscall.SysProcAttr{Setsid: true}, s.argv...)

@@ -29,15 +29,18 @@ func oneWay(t *testing.T, f func(t *testing.T, args []string), args ...string) {
 		onStem(func() { f(t, strings.Split(os.Getenv("CAISSON_ARGS"), "\n")) })
 		return
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	testenv.AsUser(t, cmd)
 	cmd.Env = append(cmd.Env, childOf+"="+t.Name(), "CAISSON_ARGS="+strings.Join(args, "\n"))
+	cmd.WaitDelay = 5 * time.Second // a daemon of a failed script may hold the pipe
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
 		t.Errorf("%v\n%s", err, out)
+	case strings.Contains(string(out), "--- SKIP: "+t.Name()):
+		t.Skipf("%s", out)
 	case !strings.Contains(string(out), "--- PASS: "+t.Name()):
 		t.Errorf("the child did not run the test:\n%s", out)
 	default:
@@ -50,6 +53,7 @@ func oneWay(t *testing.T, f func(t *testing.T, args []string), args ...string) {
 func onStem(f func()) {
 	done := make(chan struct{})
 	go func() {
+		defer close(done) // also if f ends with FailNow or SkipNow
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			onStem(f) // while this goroutine holds the leader
@@ -57,7 +61,6 @@ func onStem(f func()) {
 		} else {
 			f()
 		}
-		close(done)
 	}()
 	<-done
 }

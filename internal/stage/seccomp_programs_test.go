@@ -4,6 +4,8 @@ package stage
 
 import (
 	"os"
+	"os/exec"
+	"os/user"
 	"syscall"
 	"testing"
 
@@ -13,12 +15,15 @@ import (
 // programs are real ones that must work behind filter and domain, with HOME and
 // TMPDIR as the only folders to write. Each script ends with status 0 only if all worked.
 var programs = []struct {
-	name   string
-	needs  []string
-	script string
+	name    string
+	needs   []string
+	script  string
+	tools   []string // more programs, without which the test is skipped
+	slow    bool
+	account bool // only for a user that has one
 }{
-	{"shell", nil, `echo a > a; mv a b; mkdir d; mv b d/; ln d/b c; chmod 1777 d; test "$(cat c)" = a; mkfifo p; nice -n 5 true; sleep 60 & kill $!; ulimit -n 100`},
-	{"python3", []string{"python3"}, `cat > t.py <<'X'
+	{name: "shell", script: `echo a > a; mv a b; mkdir d; mv b d/; ln d/b c; chmod 1777 d; test "$(cat c)" = a; mkfifo p; nice -n 5 true; sleep 60 & kill $!; ulimit -n 100`},
+	{name: "python3", needs: []string{"python3"}, script: `cat > t.py <<'X'
 import multiprocessing, socket, threading, subprocess, tempfile, os, mmap, fcntl, shutil, asyncio, resource
 def f(x): return x * x
 if __name__ == "__main__":
@@ -38,7 +43,7 @@ if __name__ == "__main__":
     asyncio.run(asyncio.sleep(0)); socket.getaddrinfo("127.0.0.1", 80)
 X
 python3 t.py`},
-	{"node", []string{"node"}, `cat > t.js <<'X'
+	{name: "node", needs: []string{"node"}, script: `cat > t.js <<'X'
 const { Worker, isMainThread } = require("worker_threads"), http = require("http"), fs = require("fs"), os = require("os");
 if (!isMainThread) process.exit(0);
 fs.writeFileSync("f", "x"); fs.mkdirSync("d"); fs.renameSync("f", "d/f"); os.networkInterfaces();
@@ -50,7 +55,7 @@ new Worker(__filename).on("exit", (c) => { if (c) process.exit(c);
     http.get({ port: s.address().port, host: "127.0.0.1" }, (r) => { r.resume(); r.on("end", () => process.exit(0)); })); });
 X
 node t.js`},
-	{"go", []string{"go"}, `mkdir p && cd p && cat > go.mod <<'X'
+	{name: "go", needs: []string{"go"}, script: `mkdir p && cd p && cat > go.mod <<'X'
 module x
 go 1.24
 X
@@ -66,8 +71,8 @@ func Test(t *testing.T) {
 	if _, err := http.Get(s.URL); err != nil { t.Fatal(err) }
 }
 X
-GOFLAGS=-mod=mod GOPROXY=off go test ./...`},
-	{"java", []string{"java"}, `cat > T.java <<'X'
+GOFLAGS=-mod=mod GOPROXY=off go test ./...`, slow: true}, // compiles the standard library
+	{name: "java", needs: []string{"java"}, script: `cat > T.java <<'X'
 import java.nio.file.*; import java.net.*;
 public class T { public static void main(String[] a) throws Exception {
   Files.writeString(Path.of("j"), "x"); Files.createDirectory(Path.of("jd")); Files.move(Path.of("j"), Path.of("jd/j"));
@@ -78,23 +83,44 @@ public class T { public static void main(String[] a) throws Exception {
 } }
 X
 java T.java`},
-	{"gcc with sanitizers", []string{"gcc"}, `cat > t.c <<'X'
+	{name: "gcc with sanitizers", needs: []string{"gcc"}, script: `cat > t.c <<'X'
 #include <stdlib.h>
 int main(void) { char *p = malloc(3); free(p); return 0; }
 X
 gcc -g -fsanitize=address,undefined t.c -o t && ASAN_OPTIONS=detect_leaks=1 ./t
 echo 'int main(){volatile int *p = __builtin_malloc(4); p = 0; return 0;}' > l.c; gcc -g -fsanitize=address l.c -o l
 ! ASAN_OPTIONS=detect_leaks=1 ./l 2> out; grep -q 'LeakSanitizer: detected' out`},
-	{"git", []string{"git"}, `git init -q r && cd r && git config user.name x && git config user.email x@x && echo a > a && git add . && git commit -qm a
+	{name: "git", needs: []string{"git"}, script: `git init -q r && cd r && git config user.name x && git config user.email x@x && echo a > a && git add . && git commit -qm a
 git checkout -qb b && git worktree add -q ../w && git gc -q && cd .. && git clone -q r c && cd c && git pull -q && git fsck 2>&1`},
-	{"tmux", []string{"tmux"}, `export TMUX_TMPDIR=$PWD TERM=xterm; tmux new-session -d 'echo hello > tmux.out; sleep 60'
+	{name: "tmux", needs: []string{"tmux"}, script: `export TMUX_TMPDIR=$PWD TERM=xterm; tmux new-session -d 'echo hello > tmux.out; sleep 60'
 for i in $(seq 100); do test -s tmux.out && break; sleep 0.05; done; tmux kill-server; test -s tmux.out`},
-	{"gdb", []string{"gdb", "gcc"}, `echo 'int main(int c, char **v){return c+41;}' > g.c; gcc -g g.c -o g
+	{name: "gdb", needs: []string{"gdb", "gcc"}, script: `echo 'int main(int c, char **v){return c+41;}' > g.c; gcc -g g.c -o g
 gdb -batch -ex 'break main' -ex run -ex 'print c' -ex 'continue' ./g > out 2>&1; grep -q '\$1 = 1' out; ! grep -qi 'disabling address space randomization' out`},
-	{"strace", []string{"strace"}, `strace -f -o s sh -c 'true; /bin/true' && grep -q exited s`},
-	{"ssh-keygen", nil, `command -v ssh-keygen > /dev/null && id -un > /dev/null 2>&1 || exit 0; ssh-keygen -q -t ed25519 -N '' -f key`},
-	{"make", nil, `command -v make > /dev/null || exit 0; printf 'all: a b c\na b c:\n\tsleep 0.01; touch $@\n' > Makefile; make -s -j3; test -f c`},
-	{"tar and cp keep modes", nil, `mkdir s; echo x > s/f; chmod 640 s/f; tar cf s.tar s; mkdir t; tar xpf s.tar -C t; cp -a s u; test -f t/s/f -a -f u/f`},
+	{name: "strace", needs: []string{"strace"}, script: `strace -f -o s sh -c 'true; /bin/true' && grep -q exited s`},
+	{name: "ssh-keygen", script: `ssh-keygen -q -t ed25519 -N '' -f key`, tools: []string{"ssh-keygen"}, account: true},
+	{name: "make", script: `printf 'all: a b c\na b c:\n\tsleep 0.01; touch $@\n' > Makefile; make -s -j3; test -f c`, tools: []string{"make"}},
+	{name: "tar and cp keep modes", script: `mkdir s; echo x > s/f; chmod 640 s/f; tar cf s.tar s; mkdir t; tar xpf s.tar -C t; cp -a s u; test -f t/s/f -a -f u/f`},
+	{name: "redis", script: `redis-server --port 0 --unixsocket r.sock --save '' --appendonly yes --dir . > log &
+for i in $(seq 100); do redis-cli -s r.sock ping > /dev/null 2>&1 && break; sleep 0.05; done
+redis-cli -s r.sock set a b; redis-cli -s r.sock bgrewriteaof; redis-cli -s r.sock shutdown; wait`, tools: []string{"redis-server"}},
+	{name: "postgres", script: `initdb -D pg -A trust > log && pg_ctl -D pg -w -l pg.log -o "-k $HOME -c listen_addresses=" start > log
+psql -h "$HOME" -d postgres -Atc 'create table t as select generate_series(1,100000) a; set max_parallel_workers_per_gather=4; select count(*) from t'
+pg_ctl -D pg -w stop > log`, tools: []string{"initdb", "pg_ctl", "psql"}, account: true},
+	{name: "chromium", script: "f=--no-sandbox; " + chromium, tools: []string{"chromium"}, slow: true},
+}
+
+// chromium lets a page compute something. $f are more flags.
+const chromium = `echo '<script>document.write("js " + 6 * 7)</script>' > p.html
+chromium --headless=new $f --disable-gpu --user-data-dir="$PWD/c" --dump-dom "file://$PWD/p.html" 2> log | grep 'js 42'`
+
+// needTools skips the test where a program is missing that package testenv does not know.
+func needTools(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip(err)
+		}
+	}
 }
 
 func TestRealPrograms(t *testing.T) {
@@ -102,11 +128,15 @@ func TestRealPrograms(t *testing.T) {
 	for _, p := range programs {
 		t.Run(p.name, func(t *testing.T) {
 			testenv.Need(t, p.needs...)
-			if testing.Short() && p.name == "go" {
-				t.Skip("compiles the standard library")
+			if testing.Short() && p.slow {
+				t.Skip("slow")
 			}
+			needTools(t, p.tools...)
 			oneWay(t, func(t *testing.T, _ []string) {
 				home := os.Getenv("HOME")
+				if _, err := user.Current(); err != nil && p.account {
+					t.Skip(err)
+				}
 				t.Setenv("TMPDIR", home)
 				confineStem(t, FilterOptions{}, home)
 				status := runOnStem(t, &syscall.SysProcAttr{Setsid: true}, "sh", "-euc", "grep -q '^Seccomp:.2$' /proc/self/status; "+p.script)

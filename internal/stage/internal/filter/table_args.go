@@ -63,8 +63,8 @@ func fileRules() []Rule {
 				fioSetOwn, unix.SIOCSPGRP))}, // F_SETOWN by other names
 		},
 		{
-			Calls: "memfd_create", Do: Allow, Cases: []Case{when(Errno(unix.ENOMEM), anyBits(1, unix.MFD_HUGETLB))},
-			Why: "running a memory file gains nothing, as the workspace can be run too; huge pages are the host's reserve, outside the memory limit",
+			Calls: "memfd_create", Do: Allow, Cases: []Case{when(einval, anyBits(1, unix.MFD_HUGETLB))},
+			Why: "huge pages are the host's reserve, outside the memory limit; EINVAL, as Chromium asks with every bit set and wants it; running a memory file gains nothing, as the workspace can be run too",
 		},
 	}
 }
