@@ -75,23 +75,18 @@ func (a *app) store() (*store.Store, error) {
 	return st, nil
 }
 
-// sweep removes what is left of sandboxes whose keeper and watcher died.
-func (a *app) sweep(ctx context.Context) error {
-	st, err := a.store()
-	if err != nil {
-		return err
-	}
-	return errors.Join(sandbox.Sweep(ctx, st), st.Close())
-}
-
-// sandboxes reads the folders of all sandboxes, the oldest first. A broken one
-// is an entry that says so.
-func (a *app) sandboxes() (list []listed, err error) {
+// sandboxes reads the folders of all sandboxes, the oldest first, after it has
+// removed what is left of those whose keeper died. A broken one is an entry
+// that says so.
+func (a *app) sandboxes(ctx context.Context) (list []listed, err error) {
 	st, err := a.store()
 	if err != nil {
 		return nil, err
 	}
-	defer st.Close() // nothing was written
+	defer st.Close() // nothing was written that it could lose
+	if err := sandbox.Sweep(ctx, st); err != nil {
+		a.ui.warn(err.Error())
+	}
 	entries, err := st.List()
 	if err != nil {
 		return nil, hostError("list sandboxes", stateHint, err)

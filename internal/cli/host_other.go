@@ -21,9 +21,7 @@ func (a *app) keep(context.Context, *policy.Plan, []driver.Driver, *runFlags) (i
 	return api.ExitFailed, noBoxes()
 }
 
-func (a *app) sandboxes() ([]listed, error) { return []listed{}, nil }
-
-func (a *app) sweep(context.Context) error { return nil }
+func (a *app) sandboxes(context.Context) ([]listed, error) { return []listed{}, nil }
 
 // noBoxes refuses what needs a box on this machine.
 func noBoxes() error {

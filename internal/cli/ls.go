@@ -28,10 +28,7 @@ func newLs(a *app) *cobra.Command {
 			"removed first.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.sweep(cmd.Context()); err != nil {
-				a.ui.warn(err.Error())
-			}
-			list, err := a.sandboxes()
+			list, err := a.sandboxes(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -75,17 +72,4 @@ func age(d time.Duration, made time.Time) string {
 	default:
 		return fmt.Sprintf("%dd", int(d.Hours()/24))
 	}
-}
-
-// sandboxNames are the words that name a sandbox.
-func (a *app) sandboxNames() []string {
-	list, err := a.sandboxes()
-	if err != nil {
-		return nil // a completion has nobody to tell
-	}
-	var names []string
-	for _, l := range list {
-		names = append(names, cmp.Or(l.Name, l.ID)+"\t"+oneLine(strings.Join(l.Command, " ")))
-	}
-	return names
 }
