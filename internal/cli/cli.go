@@ -34,7 +34,7 @@ type app struct {
 // exit code.
 func Main(args []string) int {
 	a := &app{ui: newUI(os.Stdout, os.Stderr, os.Getenv), getenv: os.Getenv}
-	root := newRoot(a)
+	root := newRoot(a, args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
 	if err == nil {
@@ -52,7 +52,7 @@ func Main(args []string) int {
 }
 
 // newRoot makes the command tree.
-func newRoot(a *app) *cobra.Command {
+func newRoot(a *app, args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "caisson",
 		Short: "Run AI agents and the code they write in sandboxes that hold by construction",
@@ -76,16 +76,19 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.ui.out)
 	root.SetErr(a.ui.err)
 	makeGroup(root)
-	root.AddCommand(
-		newRun(a),
-		newLs(a),
-		newDoctor(a),
-		newPolicy(a),
-		newBench(a),
-		newVersion(a),
-		newCompletion(a),
-	)
+	root.AddCommand(commands(a, args)...)
 	return root
+}
+
+// commands makes all commands, or only the one that the call names: the others
+// would cost every start of a box the making of their flags.
+func commands(a *app, args []string) []*cobra.Command {
+	if len(args) > 0 && args[0] == "run" {
+		return []*cobra.Command{newRun(a)}
+	}
+	return []*cobra.Command{
+		newRun(a), newLs(a), newDoctor(a), newPolicy(a), newBench(a), newVersion(a), newCompletion(a),
+	}
 }
 
 // makeGroup lets a command that only holds others show its help, and refuse

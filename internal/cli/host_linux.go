@@ -53,7 +53,7 @@ func (a *app) keep(ctx context.Context, plan *policy.Plan, drivers []driver.Driv
 		return api.ExitFailed, err
 	}
 	code, err := keeper.Run(ctx, keeper.Options{
-		Plan: plan, Driver: drivers[i], Store: st, Name: f.name, Keep: f.keep, Report: f.report,
+		Plan: plan, Driver: drivers[i], Store: st, Name: f.name, Report: f.report,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Warn: a.ui.warn,
 	})
 	return code, errors.Join(err, st.Close())

@@ -49,6 +49,9 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, argv []string) error {
 	if len(argv) == 0 && !f.dryRun {
 		return usage("caisson run -- COMMAND ARGS..., for example: caisson run -- sh", "run: no command is given")
 	}
+	if f.keep {
+		return notBuilt("keep", "sandboxes that outlive their command are") // nor start, exec and rm
+	}
 	drivers, err := a.drivers()
 	if err != nil {
 		return err
