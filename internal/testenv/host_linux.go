@@ -39,8 +39,8 @@ func HostState(t testing.TB, folders ...string) *Host {
 	return h
 }
 
-// Left returns what is on the host now and was not, is gone, or has changed
-// since h, one line each, sorted; nil if all is as it was.
+// Left returns what is on the host now and was not, has changed, or, of files
+// and mounts, is gone since h, one line each, sorted; nil if all is as it was.
 func (h *Host) Left() ([]string, error) {
 	now, err := look(h.folders)
 	if err != nil {
@@ -123,7 +123,7 @@ func difference(before, after map[string]string) (diff []string) {
 		}
 	}
 	for key := range before {
-		if _, is := after[key]; !is && !strings.HasPrefix(key, "process ") && !strings.HasPrefix(key, "descriptor ") {
+		if _, is := after[key]; !is && (strings.HasPrefix(key, "file ") || strings.HasPrefix(key, "mount ")) {
 			diff = append(diff, "gone: "+key)
 		}
 	}
@@ -243,14 +243,30 @@ func (h *Host) addInterfaces() {
 	}
 }
 
-// addGroups adds every cgroup of every hierarchy.
+// addGroups adds the cgroups that are nobody else's: those without a process
+// that is none of ours. What boxes of other programs live in comes and goes.
 func (h *Host) addGroups() {
-	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() { // others come and go while we walk
-			h.items["cgroup "+path] = ""
-		}
-		return nil
+	all, self := processes(), os.Getpid()
+	own := func(pid int) bool { return pid == self || descends(all, pid, self) }
+	h.addGroup("/sys/fs/cgroup", own)
+}
+
+// addGroup reports whether the group, or one below, has somebody else's process.
+func (h *Host) addGroup(path string, own func(pid int) bool) (foreign bool) {
+	_ = eachLine(filepath.Join(path, "cgroup.procs"), func(line string) { // no group, or gone by now
+		pid, err := strconv.Atoi(line)
+		foreign = foreign || err == nil && !own(pid)
 	})
+	entries, _ := os.ReadDir(path)
+	for _, e := range entries {
+		if e.IsDir() && h.addGroup(filepath.Join(path, e.Name()), own) {
+			foreign = true
+		}
+	}
+	if !foreign {
+		h.items["cgroup "+path] = ""
+	}
+	return foreign
 }
 
 func (h *Host) addNFT() {

@@ -282,3 +282,30 @@ func TestReapOrphans(t *testing.T) {
 		}
 	}
 }
+
+// A group that somebody else's process lives in is not ours to judge; it is
+// when the process has left.
+func TestGroupsOfOthers(t *testing.T) {
+	Need(t, "root", "cgroup-v1")
+	dir := "/sys/fs/cgroup/pids/testenv-other-" + strconv.Itoa(os.Getpid())
+	if err := os.MkdirAll(dir+"/below", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.Remove(dir + "/below"); _ = os.Remove(dir) }()
+	for _, foreign := range []bool{false, true} {
+		h := &Host{items: map[string]string{}}
+		cmd := exec.Command("sleep", "60")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir+"/below/cgroup.procs", []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+		got := h.addGroup(dir, func(int) bool { return !foreign })
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if got != foreign || (len(h.items) == 2) == foreign {
+			t.Errorf("foreign %v: got %v, %v", foreign, got, h.items)
+		}
+	}
+}
