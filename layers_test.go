@@ -32,6 +32,7 @@ var layers = map[string]int{
 	"internal/gitgate":      2,
 
 	"internal/driver/drivertest": 3,
+	"internal/egress/egresstest": 3,
 	"internal/driver/process":    3,
 	"internal/driver/gvisor":     3,
 	"internal/driver/microvm":    3,
@@ -60,7 +61,7 @@ var layers = map[string]int{
 }
 
 // testOnly packages are imported by tests, from any layer, and by nothing else.
-var testOnly = []string{"internal/testenv", "internal/driver/drivertest"}
+var testOnly = []string{"internal/testenv", "internal/driver/drivertest", "internal/egress/egresstest"}
 
 // stdOnly packages are what other people's programs link: the standard library
 // and lower packages of the same list.

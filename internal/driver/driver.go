@@ -83,11 +83,13 @@ type Spec struct {
 // Box is one running sandbox. Methods may be called concurrently; after Destroy
 // every one returns an error but Wait and Destroy.
 type Box interface {
-	// Generation counts from 1 and grows with each restore.
+	// Generation counts from 1. What is restored or forked has the one after
+	// that of the state it comes from.
 	Generation() uint64
 
 	// Stream is the byte stream to the guest of this generation. There is one;
-	// every call returns the same. Its reader sees EOF when the box is gone.
+	// every call returns the same. Its reader sees EOF when the box is gone. Who uses it
+	// closes it (guest.Client does).
 	Stream() guest.Stream
 
 	// PID is the host's process id of the box's first process, 0 where there
@@ -100,11 +102,13 @@ type Box interface {
 	Resume(ctx context.Context) error
 
 	// Checkpoint writes state, memory and files of the paused box into the empty
-	// folder dir. Needs Capabilities.Checkpoint.
+	// folder dir. A box that is not paused, or a folder that is not empty, is an error. Needs
+	// Capabilities.Checkpoint.
 	Checkpoint(ctx context.Context, dir string) error
 
-	// Fork makes n boxes of this one's state, each under its own spec. It gives
-	// all or none. Needs Capabilities.Fork.
+	// Fork makes boxes of this paused one's state, each under its own spec and as
+	// frozen as after Restore. It gives all or none. They live without it. Needs
+	// Capabilities.Fork.
 	Fork(ctx context.Context, specs []Spec) ([]Box, error)
 
 	// Stats is what the box uses now.

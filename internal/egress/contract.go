@@ -15,13 +15,15 @@ import (
 // link-layer header. A driver supplies it; the gateway's stack sits on it, and
 // later a switch may join two of them. Read and Write may be called
 // concurrently with each other and with Close, each by one goroutine at a time.
+// egresstest.Endpoint is this contract as tests; Pipe is one in memory.
 type PacketEndpoint interface {
 	// ReadPacket reads one packet that the box sent into p and returns its
 	// length. A packet longer than p is dropped and counted, never cut. It returns io.EOF
 	// after Close or when the box is gone.
 	ReadPacket(p []byte) (int, error)
 	// WritePacket gives one packet to the box. It may drop a packet where a link
-	// would, and says so only by its count. A packet longer than MTU is an error.
+	// would, and says so only by its count; it does not wait for a reader. A packet
+	// longer than MTU is an error, and so is one after Close.
 	WritePacket(p []byte) error
 	// MTU is the largest packet in bytes, constant.
 	MTU() int
@@ -48,7 +50,8 @@ type Request struct {
 }
 
 // Dialer resolves, classes and connects for the gateway, which can do none of
-// these. The zero Request is refused. A refusal is a Decision with ActionDeny; err is for what failed
+// these. egresstest.Dialer is this contract as tests. The zero Request, and one without a
+// Rule, is refused. A name of which any address is in a refused class is refused. A refusal is a Decision with ActionDeny; err is for what failed
 // (unreachable, timeout, no such name). conn is not nil only when the decision allows
 // and err is nil.
 type Dialer interface {
