@@ -1,3 +1,5 @@
+//go:build unix
+
 package policy
 
 import (
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -188,7 +191,7 @@ func makeHost(t *testing.T, root, host string) {
 		case "l":
 			err = errors.Join(err, os.Symlink(w[2], name))
 		case "p":
-			err = errors.Join(err, mkfifo(name))
+			err = errors.Join(err, syscall.Mkfifo(name, 0o600))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -214,6 +217,8 @@ func fact(t *testing.T, in *Input, line string) {
 		in.Caller.Name = value
 	case "dir":
 		in.Caller.Dir = value
+	case "idmap": // mounts of the file system below it can translate ids
+		in.Caller.CanIDMap = func(dir string) bool { return within(dir, value) }
 	case "api":
 		in.Caller.API = true
 	case "env":

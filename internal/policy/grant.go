@@ -47,13 +47,9 @@ func (r *resolver) grantOne(key string, i, at int, p string, write bool) error {
 	if s := r.secretIn(real); s != "" && origin.User {
 		r.warn(place(origin) + ": " + key + " " + quote(p) + " shows keys to the sandbox (" + s + ")")
 	}
-	target := r.inside(name)
-	if m := r.cover(target); m != nil && m.Kind == MountBind && m.Source+target[len(m.Target):] != real {
-		target = real // the name is a link in a folder that is shown: it leads there
-	}
 	r.mounts = append(r.mounts, Mount{
-		Kind: MountBind, Source: real, Target: target, Writable: write,
-		IDMap: origin.User && r.plan.User.IDMap, Optional: !origin.User, Origin: origin,
+		Kind: MountBind, Source: real, Target: r.inside(name), Writable: write,
+		IDMap: origin.User && r.plan.User.IDMap && r.caller.CanIDMap(real), Optional: !origin.User, Origin: origin,
 	})
 	access := "read-only"
 	if write {

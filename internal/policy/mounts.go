@@ -184,6 +184,24 @@ func (r *resolver) settle() error {
 	return nil
 }
 
+// pastLinks moves what is named by a link in a folder that is shown to where
+// that link leads: the link is there inside too, and nothing is mounted over it.
+// It is done when all grants are known, since their order means nothing, and
+// before hides look for the places that show something.
+func (r *resolver) pastLinks() error {
+	for i := range r.mounts {
+		m := &r.mounts[i]
+		if m.Kind != MountBind || m.Source == m.Target || m.Target == r.plan.Workspace.Target {
+			continue
+		}
+		up := r.cover(path.Dir(m.Target))
+		if up != nil && up.Kind == MountBind && join2(up.Source, m.Target[len(up.Target)+1:]) != m.Source {
+			m.Target = m.Source
+		}
+	}
+	return nil
+}
+
 // stronger chooses between two mounts of one target: a hide over all, what the
 // host shows over what is made up, writable over read-only.
 func stronger(a, b Mount) Mount {

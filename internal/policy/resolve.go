@@ -27,7 +27,7 @@ func Resolve(in Input) (*Plan, error) {
 	}
 	steps := []func() error{
 		r.chooseTier, r.placeWorkspace, r.chooseUser,
-		r.layRoot, r.bindPathFolders, r.bindWorkspace, r.grant, r.hide, r.settle,
+		r.layRoot, r.bindPathFolders, r.bindWorkspace, r.grant, r.pastLinks, r.hide, r.settle,
 		r.isolate, r.limit, r.environment,
 	}
 	for _, step := range steps {

@@ -62,7 +62,10 @@ func checkRepo(s string) (what, hint string) {
 	if norm, w, _ := normalHost(host); w != "" || norm != host {
 		return quote(s) + " is no repository", hint
 	}
-	if w, _ := checkInside(rest); w != "" || rest == "" {
+	if rest == "" {
+		return quote(s) + " is no repository", hint
+	}
+	if w, _ := checkInside(rest); w != "" {
 		return quote(s) + " is no repository", hint
 	}
 	return "", ""

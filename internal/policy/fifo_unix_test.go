@@ -1,7 +1,0 @@
-//go:build unix
-
-package policy
-
-import "syscall"
-
-func mkfifo(name string) error { return syscall.Mkfifo(name, 0o600) }
