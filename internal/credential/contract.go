@@ -5,6 +5,8 @@ package credential
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"time"
 )
 
@@ -21,20 +23,39 @@ type Source interface {
 	Name() string
 }
 
-// Secret is one value with its end. It prints as "[secret]".
+// Secret is one value with its end. Whatever prints or encodes it, alone or
+// within another value, gets "[secret]" or an address. A copy is the same secret.
 type Secret struct {
-	Value   []byte
+	// value is behind a function: fmt reaches into the unexported fields of other
+	// types, where it calls no methods, and follows pointers for a verb that it does not
+	// know. Of a function it prints the address.
+	value   func() []byte
 	Expires time.Time // zero: not known
 }
 
-// String hides the value.
-func (Secret) String() string { return "[secret]" }
+// NewSecret makes a secret of value, which is then the secret's.
+func NewSecret(value []byte, expires time.Time) Secret {
+	return Secret{value: func() []byte { return value }, Expires: expires}
+}
 
-// GoString hides the value.
-func (Secret) GoString() string { return "[secret]" }
-
-// MarshalText hides the value.
-func (Secret) MarshalText() ([]byte, error) { return []byte("[secret]"), nil }
+// Reveal returns the value itself, not a copy: it is gone after Clear.
+func (s Secret) Reveal() []byte {
+	if s.value == nil {
+		return nil
+	}
+	return s.value()
+}
 
 // Clear overwrites the value.
-func (s Secret) Clear() { clear(s.Value) }
+func (s Secret) Clear() { clear(s.Reveal()) }
+
+const hidden = "[secret]"
+
+// String hides the value.
+func (Secret) String() string { return hidden }
+
+// Format hides the value from every verb, the numeric ones too.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
+
+// MarshalText hides the value.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }

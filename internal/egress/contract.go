@@ -51,9 +51,9 @@ type Request struct {
 
 // Dialer resolves, classes and connects for the gateway, which can do none of
 // these. egresstest.Dialer is this contract as tests. The zero Request, and one without a
-// Rule, is refused. A name of which any address is in a refused class is refused. A refusal is a Decision with ActionDeny; err is for what failed
-// (unreachable, timeout, no such name). conn is not nil only when the decision allows
-// and err is nil.
+// Rule, is refused. A name of which any address is in a refused class is refused. A
+// refusal is a Decision with ActionDeny; err is for what failed (unreachable, timeout,
+// no such name). conn is not nil only when the decision allows and err is nil.
 type Dialer interface {
 	Dial(ctx context.Context, r Request) (conn io.ReadWriteCloser, d api.Decision, err error)
 }

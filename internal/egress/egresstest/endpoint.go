@@ -99,7 +99,7 @@ func expect(t testing.TB, e egress.PacketEndpoint, want []byte) {
 }
 
 func checkWhole(t testing.TB, a, b egress.PacketEndpoint) {
-	if a.MTU() < 576 || a.MTU() != b.MTU() || a.MTU() != a.MTU() {
+	if a.MTU() < 576 || a.MTU() != b.MTU() {
 		t.Fatalf("the MTU is %d and %d: want the same, at least 576", a.MTU(), b.MTU())
 	}
 	sizes := []int{20, 21, 576, a.MTU() - 1, a.MTU()}
