@@ -87,6 +87,7 @@ func TestStartRefused(t *testing.T) {
 }
 
 func TestSignalResizeContinue(t *testing.T) {
+	twice := make(chan struct{})
 	c := connect(t, &fake{programs: map[string]func(*fakeProgram){"term": func(p *fakeProgram) {
 		if p.Terminal == nil || *p.Terminal != (Size{24, 80}) || p.Stderr != nil {
 			p.Exited(Exit{Code: 1})
@@ -94,6 +95,7 @@ func TestSignalResizeContinue(t *testing.T) {
 		}
 		p.Stopped()
 		p.Stopped() // the same stop
+		close(twice)
 		<-p.continued
 		size := <-p.sizes
 		signal := <-p.signals
@@ -108,6 +110,7 @@ func TestSignalResizeContinue(t *testing.T) {
 		t.Error("stderr of a terminal")
 	}
 	<-p.Stopped()
+	<-twice
 	if err := p.Signal(0, false); !errors.Is(err, syscall.EPERM) {
 		t.Errorf("refused signal: %v", err)
 	}

@@ -3,6 +3,7 @@ package guest
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,13 +13,8 @@ import (
 // TestHostileDescriptors: what a guest sends outward is closed at once, and so
 // is what comes inward unannounced. Announced ones are the control.
 func TestHostileDescriptors(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = null.Close() }()
-	fd := int(null.Fd())
-	before := openDescriptors(t)
+	file, open := markedFile(t)
+	fd := int(file.Fd())
 	message := encodeStart(start{command: Command{Argv: []string{"fds"}}, descriptors: true})
 	announced := appendFrame(nil, kindStart, flagDescriptors, 1, message)
 	for name, c := range map[string]struct {
@@ -65,26 +61,21 @@ func TestHostileDescriptors(t *testing.T) {
 			}
 		}
 		_ = outer.Close()
-		waitFor(t, name+": all descriptors to be closed", func() bool { return openDescriptors(t) == before })
+		waitFor(t, name+": all descriptors to be closed", func() bool { return open() == 1 })
 	}
 }
 
 func TestHostileDescriptorsOutward(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = null.Close() }()
-	before := openDescriptors(t)
+	file, open := markedFile(t)
 	outer, inner := pair(t)
 	c := Open(outer)
-	if err := inner.SendDescriptors(ourHello(), manyOf(int(null.Fd()), 3)); err != nil {
+	if err := inner.SendDescriptors(ourHello(), manyOf(int(file.Fd()), 3)); err != nil {
 		t.Fatal(err)
 	}
 	<-c.Done()
 	checkError(t, c.Err(), "no frame announced")
 	_ = inner.Close()
-	waitFor(t, "all descriptors to be closed", func() bool { return openDescriptors(t) == before })
+	waitFor(t, "all descriptors to be closed", func() bool { return open() == 1 })
 }
 
 func manyOf(fd, n int) []int {
@@ -95,13 +86,28 @@ func manyOf(fd, n int) []int {
 	return fds
 }
 
-func openDescriptors(t *testing.T) int {
+// markedFile returns a file and a function that counts the descriptors that
+// lead to it.
+func markedFile(t *testing.T) (file *os.File, count func() int) {
 	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
+	file, err := os.OpenFile(filepath.Join(t.TempDir(), "marked"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(list)
+	t.Cleanup(func() { _ = file.Close() })
+	return file, func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, entry := range list {
+			if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && link == file.Name() {
+				n++
+			}
+		}
+		return n
+	}
 }
 
 // TestDescriptorsOfTwoStarts has one read end within the header of a start, so

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -105,42 +106,54 @@ func TestSocketDescriptors(t *testing.T) {
 // TestSocketTooManyDescriptors: what is over the limit is closed, and ends the
 // socket; what is within is the control.
 func TestSocketTooManyDescriptors(t *testing.T) {
-	before := openFiles(t)
+	file, err := os.OpenFile(filepath.Join(t.TempDir(), "marked"), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	many := make([]int, 253)
+	for i := range many {
+		many[i] = int(file.Fd())
+	}
 	for count, limit := range map[int]int{1: 0, 3: 3, 4: 3, 253: 3} {
 		a, b := sockets(t, limit)
-		fds := make([]int, count)
-		if err := a.SendDescriptors([]byte("x"), fds); err != nil {
+		if err := a.SendDescriptors([]byte("x"), many[:count]); err != nil {
 			t.Fatal(err)
 		}
 		_, err := b.Read(make([]byte, 1))
 		if wrong := count > limit; wrong != errors.Is(err, errTooManyDescriptors) {
 			t.Errorf("%d of at most %d: %v", count, limit, err)
 		}
-		_ = a.Close()
 		_ = b.Close() // closes those that nobody took
 	}
 	a, b := sockets(t, 3)
 	for _, want := range []error{nil, errTooManyDescriptors} { // two messages of two
-		if err := a.SendDescriptors([]byte("x"), make([]int, 2)); err != nil {
+		if err := a.SendDescriptors([]byte("x"), many[:2]); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.Read(make([]byte, 9)); !errors.Is(err, want) {
 			t.Errorf("%v, want %v", err, want)
 		}
 	}
-	_, _ = a.Close(), b.Close()
-	if after := openFiles(t); after != before {
-		t.Errorf("%d descriptors are open, before %d", after, before)
+	_ = b.Close()
+	if n := leadTo(t, file.Name()); n != 1 {
+		t.Errorf("%d descriptors lead to the file", n)
 	}
 }
 
-func openFiles(t *testing.T) int {
+// leadTo counts the open descriptors of a file.
+func leadTo(t *testing.T, path string) (n int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(list)
+	for _, entry := range list {
+		if link, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && link == path {
+			n++
+		}
+	}
+	return n
 }
 
 // TestSocketClose: a close ends those who wait.
