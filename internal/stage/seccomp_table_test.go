@@ -5,6 +5,7 @@ package stage
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -161,6 +162,42 @@ func probeArgs() [][6]uint64 {
 		out = append(out, [6]uint64{x}, [6]uint64{0, x}, [6]uint64{1, x}, [6]uint64{2, x}, [6]uint64{x, 1}, [6]uint64{0, 0, x}, [6]uint64{0, 0, 0, x}, [6]uint64{x, x, x, x, x, x})
 	}
 	return out
+}
+
+// The program answers what the table means, on arguments at random around the
+// values that the table names, with and without rubbish in the high half.
+func TestProgramIsTheTable(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	eachFilter(t, func(t *testing.T, a filter.Arch, v filter.Variant, program []unix.SockFilter) {
+		table, err := filter.NewTable(a, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := filter.Values()
+		answers := map[filter.Action]bool{}
+		for range 200_000 {
+			c := call{number: random.Uint32N(480), arch: a.Audit}
+			for i := range c.args {
+				c.args[i] = uint64(values[random.IntN(len(values))])
+				switch random.IntN(8) {
+				case 0:
+					c.args[i] |= random.Uint64() << 32
+				case 1:
+					c.args[i] += uint64(random.IntN(3)) - 1
+				case 2:
+					c.args[i] |= 1 << random.IntN(32)
+				}
+			}
+			got, want := verdict(t, program, c), table.Decide(c.number, c.args)
+			if got != want {
+				t.Fatalf("call %d %#x is %s, the table says %s", c.number, c.args, got, want)
+			}
+			answers[got] = true
+		}
+		if len(answers) < 6 {
+			t.Errorf("only %d different answers were met", len(answers))
+		}
+	})
 }
 
 // Numbers of x32, of no call at all, and other architectures: never allowed.
