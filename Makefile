@@ -29,7 +29,9 @@ all: build
 # the one it was linked with. Off Linux there is no box, only the client.
 ifeq ($(GOOS),linux)
 build: guest
-	$(GO_BUILD) $(VCS) -ldflags "$(STRIP) -X $(MODULE)/internal/driver/place.guestDigest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1)" -o bin/caisson ./cmd/caisson
+	@set -e; digest=$$(sha256sum bin/caisson-guest | cut -d' ' -f1); set -x; \
+	$(GO_BUILD) $(VCS) -ldflags "$(STRIP) -X $(MODULE)/internal/driver/place.guestDigest=$$digest" -o bin/caisson ./cmd/caisson; \
+	{ set +x; } 2>/dev/null; grep -q "$$digest" bin/caisson || { echo "bin/caisson does not hold the digest of its guest" >&2; exit 1; }
 	@if [ -d escape/probe ]; then set -x; $(GO_BUILD) -buildvcs=false -ldflags "$(STRIP)" -o bin/caisson-probe ./escape/probe; fi
 else
 build:
