@@ -16,7 +16,10 @@ package cli
 import (
 	"errors"
 	"os"
+	"os/user"
+	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +36,7 @@ type app struct {
 // Main runs one call with the words after the program's name and returns the
 // exit code.
 func Main(args []string) int {
-	a := &app{ui: newUI(os.Stdout, os.Stderr, os.Getenv), getenv: os.Getenv}
+	a := &app{ui: newUI(os.Stdout, os.Stderr, os.Getenv), getenv: getenv}
 	root := newRoot(a, args)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteC()
@@ -49,6 +52,20 @@ func Main(args []string) int {
 	}
 	a.ui.fail(asError(err))
 	return exitCode(cmd, err)
+}
+
+// getenv reads the environment. Without a usable HOME it is the one of the
+// caller's account.
+func getenv(name string) string {
+	value := os.Getenv(name)
+	if name != "HOME" || filepath.IsAbs(value) {
+		return value
+	}
+	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil || !filepath.IsAbs(u.HomeDir) {
+		return ""
+	}
+	return u.HomeDir
 }
 
 // newRoot makes the command tree.

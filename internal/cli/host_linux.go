@@ -25,7 +25,7 @@ func (a *app) stateDir() (string, error) { return store.StateDir(a.getenv, os.Ge
 func (a *app) drivers() ([]driver.Driver, error) {
 	dir, err := place.Dir(a.getenv, os.Getuid())
 	if err != nil {
-		return nil, err
+		return nil, hostError("find a folder for the guest", "set HOME, or XDG_CACHE_HOME to a folder of your own", err)
 	}
 	return all.Drivers(dir), nil
 }

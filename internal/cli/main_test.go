@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"strconv"
 	"testing"
 	"time"
@@ -35,6 +36,9 @@ func scriptParams(dir string) testscript.Params {
 				return os.Getuid() == 0, nil
 			case "cgroups": // that the one who runs the tests may use
 				return testenv.Lacks("cgroup-v1") == nil || testenv.Lacks("cgroup-v2") == nil, nil
+			case "account": // that has a home, other than the HOME of scripts
+				_, err := os.Stat(accountHome())
+				return err == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
@@ -42,6 +46,7 @@ func scriptParams(dir string) testscript.Params {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NL", "\n")
 			env.Setenv("ESC", "\x1b")
+			env.Setenv("ACCOUNT_HOME", accountHome())
 			beside := env.WorkDir + "-of-user"
 			for name, dir := range map[string]string{
 				"HOME": beside + "/home", "XDG_CONFIG_HOME": beside + "/config", "CAISSON_STATE": beside + "/state",
@@ -51,6 +56,15 @@ func scriptParams(dir string) testscript.Params {
 			return errors.Join(os.MkdirAll(beside+"/home", 0o700), os.MkdirAll(beside+"/config", 0o700))
 		},
 	}
+}
+
+// accountHome is the home of whoever runs the tests, by the user database.
+func accountHome() string {
+	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
 }
 
 // exits CODE COMMAND ARGS...: the command must end with exactly that code.

@@ -78,10 +78,7 @@ func (a *app) caller(argv []string) (policy.Caller, error) {
 		Env: os.Environ(), Argv: argv, ConfigDir: a.configDir(),
 	}
 	if u, err := user.LookupId(strconv.Itoa(c.UID)); err == nil {
-		c.Name = u.Username
-		if c.Home == "" {
-			c.Home = u.HomeDir
-		}
+		c.Name, c.AccountHome = u.Username, u.HomeDir
 	}
 	if g, err := user.LookupGroupId(strconv.Itoa(c.GID)); err == nil {
 		c.Group = g.Name

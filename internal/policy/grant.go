@@ -90,7 +90,7 @@ func (r *resolver) ungrantable(real string, info fs.FileInfo, write bool) (what,
 		return "a box has its own " + real[:strings.IndexByte(real[1:]+"/", '/')+1], "remove it"
 	case within(real, "/run"), within(real, "/var/run"):
 		return "it holds the host's sockets, through which a program could act outside", "remove it"
-	case within(r.realOr(r.caller.Home), real):
+	case r.holdsHome(real):
 		return "it is your home or holds it, with every key in it", part
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return "it is neither a file nor a folder; sockets and devices are ways out", "remove it"

@@ -93,11 +93,10 @@ func (r *resolver) checkWorkspace(p string, at api.Origin) (string, error) {
 	if hasControl(real) {
 		return "", wrong("rename it", "workspace %s has a control character in its name", quote(real))
 	}
-	home := r.realOr(r.caller.Home)
 	switch {
 	case real == "/":
 		return "", wrong(other, "workspace / is the whole host")
-	case within(home, real):
+	case r.holdsHome(real):
 		return "", wrong(other, "workspace %s is your home or holds it, with every key in it", quote(real))
 	case within(real, "/proc"), within(real, "/sys"), within(real, "/dev"):
 		return "", wrong(other, "workspace %s is part of the kernel's own files", quote(real))
@@ -113,6 +112,13 @@ func (r *resolver) checkWorkspace(p string, at api.Origin) (string, error) {
 	uid, gid, _ := owner(info)
 	r.onDisk = [2]int{uid, gid}
 	return real, nil
+}
+
+// holdsHome reports whether a real folder is the caller's home or lies above
+// it. A HOME that points elsewhere does not open the one of the account.
+func (r *resolver) holdsHome(real string) bool {
+	account := r.caller.AccountHome
+	return within(r.realOr(r.caller.Home), real) || path.IsAbs(account) && within(r.realOr(account), real)
 }
 
 // systemFolder tells folders that are no place of work, though a folder below

@@ -96,6 +96,7 @@ type Caller struct {
 	UID, GID    int
 	Name, Group string
 	Home        string
+	AccountHome string   // as the user database has it, which HOME need not be; "" if unknown
 	Dir         string   // working directory, absolute
 	Env         []string // the caller's environment
 	Argv        []string // the command to run
