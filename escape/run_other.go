@@ -1,0 +1,14 @@
+//go:build !linux
+
+package escape
+
+import "context"
+
+// Run judges targets with probes. It needs Linux.
+func Run(context.Context, Options) (Report, error) { return Report{}, errUnsupported }
+
+// Targets gives the names of the targets that this benchmark knows.
+func Targets() []string { return nil }
+
+// Tool is the probe binary's other half; it needs Linux.
+func Tool([]string) int { return 2 }
