@@ -248,7 +248,7 @@ func runStorm(t *trial) error {
 
 // runResidue compares the lab before the box and after it.
 func runResidue(t *trial) error {
-	before := takeHost()
+	before := takeHost(nil)
 	b, err := t.start(t.p.Action, false, false)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func runResidue(t *trial) error {
 
 // runSigkillResidue does so after a kill of the launcher.
 func runSigkillResidue(t *trial) error {
-	before := takeHost()
+	before := takeHost(nil)
 	b, err := t.start(t.p.Action, true, false)
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func runSigkillResidue(t *trial) error {
 func (t *trial) residue(before hostState) {
 	var left []string
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if left = before.diff(takeHost(), t.ws, t.l.home); len(left) == 0 {
+		if left = before.diff(takeHost(nil), t.ws, t.l.home); len(left) == 0 {
 			break
 		}
 	}

@@ -7,21 +7,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // hostState is what a benchmark or a box must leave as it found it.
 type hostState struct {
 	things map[string]bool
+	// mine says which processes and files count: on a machine where others work
+	// too, only those that can be the lab's. nil: all.
+	mine func(path string) bool
 }
 
 // takeHost lists the processes, mounts, network interfaces, cgroups, System V
 // objects, loop devices and the files of the places for passing things.
-func takeHost() hostState {
-	h := hostState{things: map[string]bool{}}
+func takeHost(mine func(path string) bool) hostState {
+	h := hostState{things: map[string]bool{}, mine: mine}
 	for _, pid := range pidsOf("/proc") {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if err != nil || len(b) == 0 || strings.HasPrefix(status(pid, "State"), "Z") {
 			continue // kernel threads come and go; the dead are gone
+		}
+		if mine != nil && !mine("/proc/"+strconv.Itoa(pid)+"/exe") {
+			continue
 		}
 		h.add("process", strconv.Itoa(pid)+" "+string(b[:min(len(b), 60)]))
 	}
@@ -35,7 +43,7 @@ func takeHost() hostState {
 	for _, d := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run", "/run/user"} {
 		h.folder("file", d, 1)
 	}
-	h.folder("file", "/run/netns", 1)
+	h.folder("netns", "/run/netns", 1)
 	loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, l := range loops {
 		h.add("loop", l)
@@ -78,7 +86,9 @@ func (h hostState) folder(kind, dir string, depth int) {
 			continue
 		}
 		p := dir + "/" + e.Name()
-		h.add(kind, p)
+		if kind != "file" || h.mine == nil || h.mine(p) {
+			h.add(kind, p)
+		}
 		if depth > 1 && e.IsDir() {
 			h.folder(kind, p, depth-1)
 		}
@@ -107,4 +117,24 @@ func (h hostState) diff(after hostState, but ...string) []string {
 		out = append(out[:20], fmt.Sprintf("and %d more", len(out)-20))
 	}
 	return out
+}
+
+// labOnly tells what can be the lab's from what others do on the same machine:
+// files that run the lab's or the product's programs, or belong to one of the
+// lab's users.
+func labOnly(programs ...string) func(string) bool {
+	known := map[[2]uint64]bool{}
+	for _, p := range programs {
+		var st unix.Stat_t
+		if unix.Stat(p, &st) == nil {
+			known[[2]uint64{st.Dev, st.Ino}] = true
+		}
+	}
+	return func(p string) bool {
+		var st unix.Stat_t
+		if unix.Stat(p, &st) != nil {
+			return false
+		}
+		return known[[2]uint64{st.Dev, st.Ino}] || st.Uid >= firstUID && st.Uid < firstUID+manyUIDs
+	}
 }

@@ -98,7 +98,7 @@ func newLab(sp spec) (*lab, error) {
 	l.home = "/home/" + l.user
 	l.uid, l.gid = 0, 0 // the caller, mapped to root here and to an ordinary id below
 	if sp.Root {
-		l.uid = 61000 + l.rng.IntN(2000)
+		l.uid = firstUID + l.rng.IntN(manyUIDs)
 		l.gid = l.uid
 	}
 	if err := l.mountAll(); err != nil {
@@ -184,6 +184,12 @@ func (l *lab) credentials(attr *unix.SysProcAttr) {
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: userUID, HostID: 0, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: userUID, HostID: 0, Size: 1}}
 }
+
+// The ids of the lab's users, which no system gives out.
+const (
+	firstUID = 61200
+	manyUIDs = 300
+)
 
 // userUID is what a program of the lab sees as its own id where the lab is
 // not the machine's root.

@@ -40,30 +40,27 @@ func observers() map[string]func(*trial, string) outcome {
 		"boxtrace":  seeBoxTraced,
 		"decoysock": func(t *trial, _ string) outcome { return t.seeSocket(t.decoy.sock, "the decoy's socket") },
 		"socket":    func(t *trial, _ string) outcome { return t.seeSocket(t.sock, "the inherited socket") },
-		"class": func(t *trial, arg string) outcome {
-			hit, text := reached(t.calls, t.marker, arg)
-			return outcome{breached: hit, evidence: text}
-		},
-		"moved":   seeMoved,
-		"elastic": func(*trial, string) outcome { return outcome{evidence: "never run"} },
-		"device":  seeDevice,
-		"caps":    seeCaps,
-		"raised":  seeRaised,
-		"joined":  seeJoined,
-		"value":   seeValue,
-		"tasks":   seeTasks,
-		"memory":  seeMemory,
-		"size":    seeSize,
-		"count":   seeCount,
-		"bytes":   seeBytes,
-		"cpu":     seeCPU,
-		"files":   seeFiles,
-		"left":    seeLeft,
-		"beating": seeBeating,
-		"ran":     seeRan,
-		"seenbox": seeOtherBox,
-		"residue": func(*trial, string) outcome { return outcome{evidence: "never run"} },
-		"metric":  func(*trial, string) outcome { return outcome{evidence: "a number, no verdict"} },
+		"class":     seeClass,
+		"moved":     seeMoved,
+		"elastic":   func(*trial, string) outcome { return outcome{evidence: "never run"} },
+		"device":    seeDevice,
+		"caps":      seeCaps,
+		"raised":    seeRaised,
+		"joined":    seeJoined,
+		"value":     seeValue,
+		"tasks":     seeTasks,
+		"memory":    seeMemory,
+		"size":      seeSize,
+		"count":     seeCount,
+		"bytes":     seeBytes,
+		"cpu":       seeCPU,
+		"files":     seeFiles,
+		"left":      seeLeft,
+		"beating":   seeBeating,
+		"ran":       seeRan,
+		"seenbox":   seeOtherBox,
+		"residue":   func(*trial, string) outcome { return outcome{evidence: "never run"} },
+		"metric":    func(*trial, string) outcome { return outcome{evidence: "a number, no verdict"} },
 	}
 }
 
@@ -263,4 +260,16 @@ func seeMoved(t *trial, arg string) outcome {
 	nr, _ := strconv.ParseInt(map[string]string{"read": strconv.Itoa(unix.SYS_READ), "write": strconv.Itoa(unix.SYS_WRITE)}[arg], 10, 64)
 	hit, text := worked(t.calls, t.marker, nr)
 	return outcome{breached: hit, evidence: text}
+}
+
+// seeClass judges a kernel class by the calls that the host's kernel saw. Where
+// the box's programs are the host's own tasks, none seen means that the tracer
+// failed.
+func seeClass(t *trial, arg string) outcome {
+	hit, text := reached(t.calls, t.marker, arg)
+	out := outcome{breached: hit, evidence: text}
+	if !t.negative && t.tg.tier() == "P" && t.started() && len(windows(t.calls, t.marker)) == 0 {
+		out.err = errors.New("the tracer saw no marked call")
+	}
+	return out
 }

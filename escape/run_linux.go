@@ -46,7 +46,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		Seed: o.Seed, Kernel: unix.ByteSliceToString(u.Release[:]), Root: os.Geteuid() == 0,
 		Started: time.Now().UTC(), Targets: slices.Clone(o.Targets),
 	}
-	before := takeHost()
+	mine := labOnly(o.Probe, o.Lab, o.Caisson)
+	before := takeHost(mine)
 	err = onThread(func() error { return runLab(ctx, o, ids, &r) })
 	r.Seconds = time.Since(r.Started).Seconds()
 	r.Residue = settle(before)
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 func settle(before hostState) []string {
 	var left []string
 	for range 50 {
-		if left = before.diff(takeHost()); len(left) == 0 {
+		if left = before.diff(takeHost(before.mine)); len(left) == 0 {
 			return nil
 		}
 		time.Sleep(20 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -40,8 +41,14 @@ func Tool(args []string) int {
 }
 
 // gate waits for a byte on the descriptor that is its first argument, so that
-// a tracer can be put on it, and becomes the rest of its arguments.
+// a tracer can be put on it, and becomes the rest of its arguments. The tracer
+// sees the first thread and what comes of it, so that must be the one that
+// waits and executes.
 func gate(args []string) error {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() { // after an execute there is one thread again
+		return become(append([]string{"/proc/self/exe", "gate"}, args...))
+	}
 	fd, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err

@@ -139,7 +139,9 @@ func (t *trial) prepare() error {
 		return err
 	}
 	for k, v := range l.net.facts {
-		t.facts[k] = v
+		if _, set := t.facts[k]; !set { // the second box of a pair meets the first where that was told to be
+			t.facts[k] = v
+		}
 	}
 	from, err := os.Open("/opt/probe")
 	if err != nil {
