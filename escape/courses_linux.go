@@ -136,8 +136,10 @@ func runElastic(t *trial) error {
 			extra++
 		}
 	}
-	t.during = outcome{breached: extra > elasticBudget,
-		evidence: fmt.Sprintf("%d distinct calls for the ordinary program, %d more for the hostile one (budget %d)", len(sets[0]), extra, elasticBudget)}
+	t.during = outcome{
+		breached: extra > elasticBudget,
+		evidence: fmt.Sprintf("%d distinct calls for the ordinary program, %d more for the hostile one (budget %d)", len(sets[0]), extra, elasticBudget),
+	}
 	return nil
 }
 
