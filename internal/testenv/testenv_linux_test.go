@@ -245,41 +245,55 @@ func TestHostStateSees(t *testing.T) {
 	}
 }
 
+func files(t *testing.T, before *Host) []string {
+	t.Helper()
+	left, err := before.LeftOf("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
 func TestHostStateSeesChangesOfFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := HostState(t, filepath.Dir(file))
-	if left := before.Await(t, 0); len(left) != 0 {
+	if left := files(t, before); len(left) != 0 {
 		t.Errorf("nothing happened, found %q", left)
 	}
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if left := before.Await(t, 0); len(left) != 1 || !strings.HasPrefix(left[0], "changed: ") {
+	if left := files(t, before); len(left) != 1 || !strings.HasPrefix(left[0], "changed: ") {
 		t.Errorf("after chmod: %q", left)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if left := before.Await(t, 0); len(left) != 1 || !strings.HasPrefix(left[0], "gone: ") {
+	if left := files(t, before); len(left) != 1 || !strings.HasPrefix(left[0], "gone: ") {
 		t.Errorf("after remove: %q", left)
 	}
 }
 
 func TestReapOrphans(t *testing.T) {
 	before := HostState(t)
-	out, err := exec.Command("sh", "-c", "true >/dev/null 2>&1 & echo $!").Output()
-	if err != nil {
+	if err := exec.Command("sh", "-c", "true >/dev/null 2>&1 &").Run(); err != nil {
 		t.Fatal(err)
 	}
-	_ = out
-	ReapOrphans()
-	for deadline := time.Now().Add(5 * time.Second); len(before.Await(t, 0)) > 0; ReapOrphans() {
-		if time.Now().After(deadline) {
-			t.Fatalf("left %q", before.Await(t, 0))
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		left, err := before.LeftOf("process")
+		if err != nil {
+			t.Fatal(err)
 		}
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left %q", left)
+		}
+		ReapOrphans()
 	}
 }
 
