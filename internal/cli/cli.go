@@ -50,7 +50,9 @@ func Main(args []string) int {
 	if !a.ui.json {
 		a.ui.json = wantsJSON(args) // the failure may stand before the flag
 	}
-	a.ui.fail(asError(err))
+	for _, e := range asErrors(err) {
+		a.ui.fail(e)
+	}
 	return exitCode(cmd, err)
 }
 

@@ -42,6 +42,23 @@ func exitCode(cmd *cobra.Command, err error) int {
 	}
 }
 
+// asErrors makes errors for people of an error that may be several: what went
+// wrong while something else did must not be lost.
+func asErrors(err error) (list []*api.Error) {
+	var f *failure
+	if errors.As(err, &f) {
+		err = f.err
+	}
+	several, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []*api.Error{asError(err)}
+	}
+	for _, e := range several.Unwrap() {
+		list = append(list, asErrors(e)...)
+	}
+	return list
+}
+
 // asError makes an error for people of any error. One that nobody prepared for
 // people is a defect of ours, and says so.
 func asError(err error) *api.Error {
