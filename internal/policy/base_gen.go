@@ -140,9 +140,15 @@ func baseFile() *File {
 			Pids: 4096,
 		},
 	}
-	at := make(map[string]api.Origin, len(baseLines))
+	return &File{Name: "preset base", Policy: p, base: true}
+}
+
+// baseLine is the line of a key of base, 0 if it is not there.
+func baseLine(key string) int {
 	for _, l := range baseLines {
-		at[l.key] = api.Origin{Source: "preset base", Line: l.line}
+		if l.key == key {
+			return l.line
+		}
 	}
-	return &File{Name: "preset base", Policy: p, base: true, at: at}
+	return 0
 }

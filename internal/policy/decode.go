@@ -115,7 +115,13 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key, at string) error {
 	return fmt.Errorf("policy: no decoder for %s: this is a defect of Caisson", v.Type())
 }
 
+// maxList bounds one list: some steps compare each element with each other.
+const maxList = 4096
+
 func (d *decoder) list(n *yaml.Node, v reflect.Value, key, at string) error {
+	if len(n.Content) > maxList {
+		return d.fail(n.Line, "name folders instead of files, or wildcards instead of names", "%s has more than %d elements", key, maxList)
+	}
 	if n.Kind != yaml.SequenceNode {
 		return d.fail(n.Line, "write ["+oneLine(shorten(n.Value))+"]", "%s is a list, not %s", key, describe(n))
 	}

@@ -30,6 +30,9 @@ func (f *File) Origin(key string) api.Origin {
 	if o, ok := f.at[key]; ok {
 		return o
 	}
+	if f.base {
+		return api.Origin{Source: f.Name, Line: baseLine(key)}
+	}
 	return api.Origin{Source: f.Name, User: f.user}
 }
 

@@ -30,14 +30,14 @@ func (r *resolver) grantOne(key string, i, at int, p string, write bool) error {
 	}
 	origin := r.m.origin(item(key, at))
 	name := expand(p, r.caller)
-	real, info, err := r.files.real(name)
+	real, mode, err := r.files.real(name)
 	if err != nil {
 		if !origin.User {
 			return nil // presets name more than a host has
 		}
 		return fail(api.CodePolicy, origin, "check the name, or remove it", "%s %s: %s", key, quote(name), reason(err))
 	}
-	if what, hint := r.ungrantable(real, info, write); what != "" {
+	if what, hint := r.ungrantable(real, mode, write); what != "" {
 		if !origin.User {
 			r.warn(place(origin) + ": left out: " + key + " " + quote(p) + ": " + what)
 			return nil
@@ -81,7 +81,7 @@ func (r *resolver) inside(name string) string {
 }
 
 // ungrantable tells what may never be shown, by the path behind all links.
-func (r *resolver) ungrantable(real string, info fs.FileInfo, write bool) (what, hint string) {
+func (r *resolver) ungrantable(real string, mode fs.FileMode, write bool) (what, hint string) {
 	const part = "name the folders in it that are needed"
 	switch {
 	case real == "/":
@@ -92,7 +92,7 @@ func (r *resolver) ungrantable(real string, info fs.FileInfo, write bool) (what,
 		return "it holds the host's sockets, through which a program could act outside", "remove it"
 	case r.holdsHome(real):
 		return "it is your home or holds it, with every key in it", part
-	case !info.IsDir() && !info.Mode().IsRegular():
+	case !mode.IsDir() && !mode.IsRegular():
 		return "it is neither a file nor a folder; sockets and devices are ways out", "remove it"
 	case hasControl(real):
 		return "a control character in " + quote(real), "rename it"

@@ -99,7 +99,7 @@ func (r *resolver) inHistory(real string) bool {
 		return false
 	}
 	git := r.files.at(join2(ws, ".git"))
-	if git.err != nil || !git.info.IsDir() {
+	if git.err != nil || !git.mode.IsDir() {
 		return false // no repository, or its git directory lies outside
 	}
 	if r.files.exists(join2(ws, ".git/index")) {

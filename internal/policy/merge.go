@@ -33,7 +33,7 @@ func (m *merged) wrote(key string) bool { _, ok := m.at[key]; return ok }
 // one holds. Deny, hide and protect win over allows when they are applied, so
 // that the order of layers means nothing for them.
 func merge(layers []*File) (*merged, error) {
-	m := &merged{at: make(map[string]api.Origin, 160)}
+	m := &merged{at: make(map[string]api.Origin, 32)}
 	m.Version = 1
 	for _, f := range layers {
 		j := &joiner{m: m, f: f}
@@ -84,7 +84,9 @@ func join[T any](j *joiner, key string, dst *[]T, src []T, same func(a, b T) boo
 		if same != nil && slices.ContainsFunc(*dst, func(o T) bool { return same(o, v) }) {
 			continue
 		}
-		j.m.at[item(key, len(*dst))] = j.f.Origin(item(key, i))
+		if !j.f.base { // of base only the list has a place: it is long, and on the path of every run
+			j.m.at[item(key, len(*dst))] = j.f.Origin(item(key, i))
+		}
 		*dst = append(*dst, v)
 	}
 }

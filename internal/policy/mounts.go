@@ -21,9 +21,10 @@ func (r *resolver) layRoot() error {
 	}
 	var links []string
 	var shown []string
-	for i, p := range r.m.Filesystem.Read[:r.baseReads] {
-		real, info, err := r.files.real(p)
-		if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+	base := r.m.origin("filesystem.read")
+	for _, p := range r.m.Filesystem.Read[:r.baseReads] {
+		real, mode, err := r.files.real(p)
+		if err != nil || !mode.IsDir() && !mode.IsRegular() {
 			continue
 		}
 		shown = append(shown, p)
@@ -32,7 +33,7 @@ func (r *resolver) layRoot() error {
 			continue
 		}
 		r.mounts = append(r.mounts, Mount{
-			Kind: MountBind, Source: real, Target: p, Optional: true, Origin: r.m.origin(item("filesystem.read", i)),
+			Kind: MountBind, Source: real, Target: p, Optional: true, Origin: base,
 		})
 	}
 	r.keepLinks(links)
@@ -159,16 +160,13 @@ func summary(paths []string) string {
 // could not be made or would change nothing.
 func (r *resolver) settle() error {
 	slices.SortStableFunc(r.mounts, func(a, b Mount) int { return comparePaths(a.Target, b.Target) })
-	out := r.mounts[:0:0]
-	for _, m := range r.mounts {
-		if n := len(out); n > 0 && out[n-1].Target == m.Target {
-			out[n-1] = stronger(out[n-1], m)
-			continue
+	all := r.mounts
+	r.mounts = make([]Mount, 0, len(all))
+	for i := 0; i < len(all); {
+		m := all[i]
+		for i++; i < len(all) && all[i].Target == m.Target; i++ {
+			m = stronger(m, all[i])
 		}
-		out = append(out, m)
-	}
-	r.mounts = nil
-	for _, m := range out {
 		if r.needed(m) {
 			r.mounts = append(r.mounts, m)
 		}
@@ -235,7 +233,7 @@ func (r *resolver) needed(m Mount) bool {
 		return onHost != m.Source || m.Writable && !up.Writable || m.IDMap && !up.IDMap
 	case MountFile, MountLink:
 		l := r.files.at(onHost)
-		return l.err == nil && m.Kind == MountFile && l.info.Mode()&fs.ModeSymlink == 0
+		return l.err == nil && m.Kind == MountFile && l.mode&fs.ModeSymlink == 0
 	}
 	return true
 }

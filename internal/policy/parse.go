@@ -3,6 +3,8 @@ package policy
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"reflect"
 	"strconv"
 	"unicode"
@@ -44,17 +46,23 @@ func (d *decoder) document(text []byte) (*yaml.Node, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, d.fail(1, "write `version: 1` first", "the file is empty")
 	}
-	var docs []yaml.Node
-	if err := yaml.Load(text, &docs, yaml.WithAllDocuments()); err != nil {
+	loader, err := yaml.NewLoader(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("make YAML loader: %w", err)
+	}
+	var doc, second yaml.Node
+	if err := loader.Load(&doc); errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 0 {
+		return nil, d.fail(1, "write `version: 1` first", "the file holds no policy")
+	} else if err != nil {
 		return nil, d.syntax(err)
 	}
-	if len(docs) > 1 {
-		return nil, d.fail(docs[1].Line, "keep one document: remove the line `---` and what follows", "a second YAML document")
+	switch err := loader.Load(&second); {
+	case err == nil:
+		return nil, d.fail(second.Line, "keep one document: remove the line `---` and what follows", "a second YAML document")
+	case !errors.Is(err, io.EOF):
+		return nil, d.syntax(err)
 	}
-	if len(docs) == 0 || len(docs[0].Content) == 0 {
-		return nil, d.fail(1, "write `version: 1` first", "the file holds no policy")
-	}
-	root := docs[0].Content[0]
+	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
 		return nil, d.fail(root.Line, "write `version: 1` first, then one key per line", "a policy is a mapping of keys, not %s", describe(root))
 	}

@@ -30,8 +30,8 @@ func (r *resolver) bindPathFolders() error {
 		if home == "/" || !within(dir, home) || dir == home {
 			continue
 		}
-		real, info, err := r.files.real(dir)
-		if err != nil || !info.IsDir() {
+		real, mode, err := r.files.real(dir)
+		if err != nil || !mode.IsDir() {
 			continue
 		}
 		for _, p := range r.toolchain(dir, real, home) {
@@ -53,11 +53,11 @@ func (r *resolver) bindPathFolders() error {
 // showTool binds one path of the home read-only, unless it is not for boxes or
 // visible already.
 func (r *resolver) showTool(p string) bool {
-	real, info, err := r.files.real(p)
+	real, mode, err := r.files.real(p)
 	if err != nil {
 		return false
 	}
-	if what, _ := r.ungrantable(real, info, false); what != "" || r.secretIn(real) != "" {
+	if what, _ := r.ungrantable(real, mode, false); what != "" || r.secretIn(real) != "" {
 		return false
 	}
 	if top := r.in.Ceiling; top != nil && top.Policy.Filesystem.Read != nil {
@@ -99,7 +99,7 @@ func (r *resolver) toolchain(dir, real, home string) []string {
 func (r *resolver) prefix(up string) []string {
 	var need []string
 	for _, part := range [...]string{"lib", "lib64", "libexec", "share", "include", "pkg"} {
-		if l := r.files.at(join2(up, part)); l.err == nil && l.info.IsDir() {
+		if l := r.files.at(join2(up, part)); l.err == nil && l.mode.IsDir() {
 			need = append(need, join2(up, part))
 		}
 	}
@@ -207,7 +207,7 @@ func (r *resolver) pathInside() []string {
 		if m := r.cover(r.inside(dir)); m == nil || m.Kind != MountBind {
 			continue
 		}
-		if _, info, err := r.files.real(dir); err == nil && info.IsDir() {
+		if _, mode, err := r.files.real(dir); err == nil && mode.IsDir() {
 			dirs = append(dirs, dir)
 		}
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"os"
 	"path"
 
 	"github.com/caisson-dev/caisson/api"
@@ -83,11 +84,11 @@ func (r *resolver) checkWorkspace(p string, at api.Origin) (string, error) {
 		return fail(api.CodeWorkspace, at, hint, format, args...)
 	}
 	const other = "name another folder: --workspace DIR, or none: --workspace-mode none"
-	real, info, err := r.files.real(p)
+	real, mode, err := r.files.real(p)
 	switch {
 	case err != nil:
 		return "", wrong(other, "workspace %s: %s", quote(p), reason(err))
-	case !info.IsDir():
+	case !mode.IsDir():
 		return "", wrong(other, "workspace %s is not a folder", quote(p))
 	}
 	if hasControl(real) {
@@ -109,8 +110,10 @@ func (r *resolver) checkWorkspace(p string, at api.Origin) (string, error) {
 	if err := workspaceBelow(r.in.Ceiling, real, at, r.caller, r.files); err != nil {
 		return "", err
 	}
-	uid, gid, _ := owner(info)
-	r.onDisk = [2]int{uid, gid}
+	if info, err := os.Lstat(r.in.Root + real); err == nil {
+		uid, gid, _ := owner(info)
+		r.onDisk = [2]int{uid, gid}
+	}
 	return real, nil
 }
 

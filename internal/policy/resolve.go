@@ -59,7 +59,7 @@ type resolver struct {
 }
 
 func newResolver(in *Input) (*resolver, error) {
-	r := &resolver{in: in, caller: &in.Caller, files: newFiles(in.Root), links: map[string]bool{}}
+	r := &resolver{in: in, caller: &in.Caller, files: newFiles(in.Root), links: map[string]bool{}, mounts: make([]Mount, 0, 128)}
 	if !path.IsAbs(in.Caller.Dir) {
 		return nil, &api.Error{
 			Code: api.CodeWorkspace, Message: "the folder that you are in has no absolute name: " + quote(in.Caller.Dir),
@@ -86,6 +86,8 @@ func newResolver(in *Input) (*resolver, error) {
 		return nil, err
 	}
 	r.m = m
+	r.files.list(0, "/")
+	r.files.list(1, "/etc")
 	r.plan = &Plan{
 		Image: m.Image, Hostname: hostname, Argv: in.Caller.Argv, Sealed: true,
 		Network: m.Network, Credentials: m.Credentials, Git: m.Git, Services: m.Services,

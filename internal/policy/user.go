@@ -25,7 +25,7 @@ func (r *resolver) chooseUser() error {
 	}
 	for _, shell := range []string{envOf(c.Env, "SHELL"), "/bin/bash"} {
 		if path.IsAbs(shell) && r.inSystem(shell) {
-			if _, info, err := r.files.real(path.Clean(shell)); err == nil && info.Mode().IsRegular() {
+			if _, mode, err := r.files.real(path.Clean(shell)); err == nil && mode.IsRegular() {
 				u.Shell = path.Clean(shell)
 				break
 			}
