@@ -51,7 +51,7 @@ var covers = [...]struct {
 const coverDir = "cover"
 
 // makeCovers makes the folder of covers, mounted read-only on itself.
-func (r *root) makeCovers() error {
+func (r *root) makeCovers(s *Setup) error {
 	if err := unix.Mkdirat(r.scratch, coverDir, 0o755); err != nil {
 		return fmt.Errorf("make covers: %w", err)
 	}
@@ -65,6 +65,9 @@ func (r *root) makeCovers() error {
 		if err != nil {
 			return fmt.Errorf("make cover %s: %w", c.name, err)
 		}
+	}
+	if err := r.makeTold(s); err != nil {
+		return err
 	}
 	fd, err := unix.OpenTree(r.scratch, coverDir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
@@ -89,6 +92,11 @@ func (r *root) cover(target string, dir, hidden bool) error {
 	if hidden {
 		name = "hidden-" + name
 	}
+	return r.coverBy(name, target)
+}
+
+// coverBy covers target by an entry of the folder of covers.
+func (r *root) coverBy(name, target string) error {
 	src := strings.TrimPrefix(scratchDir, "/") + "/" + coverDir + "/" + name
 	return unix.Mount(src, target, "", unix.MS_BIND, "")
 }

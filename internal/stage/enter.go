@@ -149,6 +149,9 @@ func buildRoot(s *Setup) error {
 			return &SetupError{"mount " + s.Mounts[i].Target, err}
 		}
 	}
+	if err := r.tell(s); err != nil {
+		return &SetupError{"tell limits", err}
+	}
 	if err := r.self(); err != nil {
 		return &SetupError{"mount " + SelfPath, err}
 	}

@@ -64,7 +64,7 @@ func newRoot(s *Setup) (*root, error) {
 	if err := r.attach(r.scratch, scratchDir, true); err != nil {
 		return nil, err
 	}
-	return r, r.makeCovers()
+	return r, r.makeCovers(s)
 }
 
 // newTmpfs makes a tmpfs that is mounted nowhere yet. A size of 0 leaves the

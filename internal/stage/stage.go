@@ -35,7 +35,10 @@ type Setup struct {
 	Mounts     []Mount
 	Disk       int64  // bytes that all private folders may hold together; 0: the kernel's default
 	OpenFiles  uint64 // hard RLIMIT_NOFILE of the programs; 0: as inherited
-	CPUs       int    // what programs are told they have; 0: the host's
+	// What programs are told they have, so that they do not size themselves for the
+	// host; 0: the host's.
+	CPUs         float64 // in steps of a thousandth
+	Memory, Pids int64
 }
 
 // MountKind mirrors the kinds of a plan's mounts.
@@ -94,7 +97,9 @@ func (s *Setup) encode() []byte {
 	e.Bool(s.Nested)
 	e.Uint(uint64(s.Disk))
 	e.Uint(s.OpenFiles)
-	e.Uint(uint64(s.CPUs))
+	e.Uint(uint64(s.CPUs*1000 + 0.5))
+	e.Uint(uint64(s.Memory))
+	e.Uint(uint64(s.Pids))
 	e.Uint(uint64(len(s.Mounts)))
 	for i := range s.Mounts {
 		m := &s.Mounts[i]
@@ -124,7 +129,9 @@ func decodeSetup(p []byte) (*Setup, error) {
 		Nested:     d.Bool(),
 		Disk:       int64(d.UintMax(1 << 62)),
 		OpenFiles:  d.Uint(),
-		CPUs:       int(d.UintMax(1 << 20)),
+		CPUs:       float64(d.UintMax(1<<30)) / 1000,
+		Memory:     int64(d.UintMax(1 << 62)),
+		Pids:       int64(d.UintMax(1 << 62)),
 	}
 	for range d.UintMax(maxSetup) {
 		m := Mount{

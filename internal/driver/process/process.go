@@ -102,7 +102,7 @@ func translate(spec driver.Spec) (stage.Launch, error) {
 			UID: p.User.HostUID, GID: p.User.HostGID,
 			FromRoot: root, IDMap: p.User.IDMap, Nested: p.Nested,
 			Disk: int64(p.Limits.Disk), OpenFiles: uint64(p.Limits.OpenFiles),
-			CPUs: int(p.Limits.CPUs + 0.999),
+			CPUs: p.Limits.CPUs, Memory: int64(p.Limits.Memory), Pids: p.Limits.Pids,
 		},
 		WorkspaceUID: p.User.WorkspaceUID, WorkspaceGID: p.User.WorkspaceGID,
 	}
