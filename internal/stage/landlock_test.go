@@ -4,6 +4,7 @@ package stage
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -262,6 +263,66 @@ func TestLandlockOfOlderKernels(t *testing.T) {
 			t.Errorf("row %d of the table is version %d", i, a.version)
 		}
 	}
+}
+
+// What the table says that a version lacks is so, as far as files show it.
+func TestLandlockLacksWhatTheTableSays(t *testing.T) {
+	testenv.Need(t, "landlock")
+	for _, c := range []struct {
+		name string
+		abi  int // that brings it
+		act  func(top string) error
+		old  error // one version before
+		now  error
+	}{
+		{"rename to another folder", 2, func(top string) error { return os.Rename(top+"/in/file", top+"/in/sub/moved") }, unix.EXDEV, nil},
+		{"truncate outside", 3, func(top string) error { return os.Truncate(top+"/out/file", 0) }, nil, unix.EACCES},
+		{"ioctl of a device outside", 5, func(string) error { return deviceIoctl("/dev/tty", "/dev/ptmx") }, nil, unix.EACCES},
+	} {
+		for _, abi := range []int{c.abi - 1, c.abi} {
+			t.Run(fmt.Sprintf("%s %d", c.name, abi), func(t *testing.T) {
+				if abi > linux.LandlockABI() {
+					t.Skipf("needs Landlock ABI %d", abi)
+				}
+				oneWay(t, func(t *testing.T, _ []string) {
+					top := folders(t)
+					domain, err := LandlockDomain(LandlockOptions{MaxABI: abi, Grants: []Grant{
+						{Path: "/", Access: AccessRead | AccessExec},
+						{Path: "/dev", Access: AccessWrite}, // not AccessDevice
+						{Path: top + "/in", Access: AccessWrite},
+					}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := domain.Enter(); err != nil {
+						t.Fatal(err)
+					}
+					want := c.now
+					if abi < c.abi {
+						want = c.old
+					}
+					if err := c.act(top); !errors.Is(err, want) {
+						t.Errorf("%v, want %v", err, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// deviceIoctl asks the first of the devices that can be opened for something
+// that only devices answer.
+func deviceIoctl(paths ...string) error {
+	for _, path := range paths {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		defer unix.Close(fd)
+		_, err = unix.IoctlGetTermios(fd, unix.TCGETS)
+		return err
+	}
+	return errors.New("no device")
 }
 
 func BenchmarkLandlockDomain(b *testing.B) {
