@@ -33,6 +33,9 @@ func run(args []string) error {
 		}
 		hello := guest.Hello{Version: guest.Version, Sandbox: s.ID, Generation: s.Generation, PID: os.Getpid()}
 		return guest.Serve(stream, hello, agent.New(s.ID, stem))
+	case len(args) == 1 && args[0] == "hold": // a namespace; ended by whoever started it
+		_, err := os.Stdin.Read(make([]byte, 1))
+		return err
 	case len(args) > 1 && args[0] == "watch":
 		w, err := stage.ParseWatched(args[1:])
 		if err != nil {

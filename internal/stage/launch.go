@@ -182,24 +182,29 @@ var (
 )
 
 // idmapNamespace makes a user namespace whose only use is its map: ids of the
-// workspace's owner on disk appear as the box's. The process in it never runs:
-// it is stopped at its exec and killed.
+// workspace's owner on disk appear as the box's. The process in it only waits
+// to be killed.
 func idmapNamespace(l *Launch) (int, error) {
-	pid, err := syscall.ForkExec(l.Guest, []string{"caisson-guest"}, &syscall.ProcAttr{
-		Env: []string{}, Files: []uintptr{},
+	hold, theirs, err := socketpair()
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(hold)
+	pid, err := syscall.ForkExec(l.Guest, []string{"caisson-guest", "hold"}, &syscall.ProcAttr{
+		Env: watchEnv, Files: []uintptr{uintptr(theirs)},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:  unix.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: l.WorkspaceUID, HostID: l.Setup.UID, Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: l.WorkspaceGID, HostID: l.Setup.GID, Size: 1}},
-			Ptrace:      true,
 			Pdeathsig:   syscall.SIGKILL,
 		},
 	})
+	unix.Close(theirs)
 	if err != nil {
 		return -1, fmt.Errorf("make id map: %w", err)
 	}
 	ns, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	// It cannot have ended by itself, so the id is still its own.
+	// It waits for our end, so the id is still its own.
 	_ = unix.Kill(pid, unix.SIGKILL)
 	wait(pid)
 	if err != nil {

@@ -242,3 +242,13 @@ func newDevpts(gid int, owned bool) (int, error) {
 	}
 	return fd, nil
 }
+
+// ProcMasked returns the names of the entries of /proc that are covered, for
+// whoever compares a running box with what is declared.
+func ProcMasked() []string {
+	names := make([]string, len(procMasked))
+	for i, m := range procMasked {
+		names[i] = m.name
+	}
+	return names
+}

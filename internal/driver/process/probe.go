@@ -9,7 +9,6 @@ import (
 
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
-	"github.com/caisson-dev/caisson/internal/driver/place"
 	"github.com/caisson-dev/caisson/internal/guest"
 	"github.com/caisson-dev/caisson/internal/stage"
 )
@@ -49,7 +48,7 @@ func (d process) tryBox(ctx context.Context) api.Feature {
 }
 
 func (d process) startNothing(ctx context.Context) error {
-	bin, err := place.Guest(d.dir)
+	bin, err := d.guest()
 	if err != nil {
 		return err
 	}

@@ -24,12 +24,23 @@ import (
 // New returns the driver. dir is a folder of ours in which the guest's binary
 // is placed, on a file system that allows execution.
 func New(dir string) driver.Driver {
-	return process{dir, sync.OnceValue(stage.FindCgroups)}
+	return process{
+		func() (string, error) { return place.Guest(dir) },
+		sync.OnceValue(stage.FindCgroups),
+	}
+}
+
+// At returns the driver for a guest's binary that is in its place already.
+func At(guest string) driver.Driver {
+	return process{
+		func() (string, error) { return guest, nil },
+		sync.OnceValue(stage.FindCgroups),
+	}
 }
 
 type process struct {
-	dir     string
-	cgroups func() *stage.Cgroups // looked for once, when first needed
+	guest   func() (string, error) // path of the guest's binary
+	cgroups func() *stage.Cgroups  // looked for once, when first needed
 }
 
 func (process) Tier() api.Tier { return api.TierProcess }
@@ -47,7 +58,7 @@ func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, erro
 	if err != nil {
 		return nil, err
 	}
-	if launch.Guest, err = place.Guest(d.dir); err != nil {
+	if launch.Guest, err = d.guest(); err != nil {
 		return nil, &api.Error{
 			Code: api.CodeHost, Message: err.Error(),
 			Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",

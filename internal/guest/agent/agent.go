@@ -46,11 +46,7 @@ func (a *Agent) Start(cmd guest.Command, streams guest.StdIO, events guest.Event
 		return a.startTerminal(&cmd, streams, events)
 	}
 	if cmd.Descriptors != nil {
-		files := make([]uintptr, len(cmd.Descriptors))
-		for i, fd := range cmd.Descriptors {
-			files[i] = uintptr(fd)
-		}
-		pid, err := a.launch(&cmd, false, files, events.Exited)
+		pid, err := a.launch(&cmd, false, cmd.Descriptors, events.Exited)
 		for _, fd := range cmd.Descriptors {
 			unix.Close(fd)
 		}
@@ -63,7 +59,7 @@ func (a *Agent) Start(cmd guest.Command, streams guest.StdIO, events guest.Event
 	if err != nil {
 		return nil, err
 	}
-	files := []uintptr{theirs[0].Fd(), theirs[1].Fd(), theirs[2].Fd()}
+	files := []int{int(theirs[0].Fd()), int(theirs[1].Fd()), int(theirs[2].Fd())}
 	pid, err := a.launch(&cmd, false, files, events.Exited)
 	closeAll(theirs[:])
 	if err != nil {

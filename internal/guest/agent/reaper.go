@@ -15,36 +15,29 @@ import (
 // statuses.
 type reaper struct {
 	mu       sync.Mutex // held while a program is started, so that its end cannot be seen before its entry
-	children map[int]*child
+	children map[int]func(guest.Exit)
 	wake     chan struct{} // a program was started: there is something to wait for
 }
 
-type child struct {
-	stopped chan struct{} // closed at the first stop: a program started under ptrace stands at its exec
-	once    sync.Once
-	exited  func(guest.Exit)
-}
-
 func newReaper() *reaper {
-	return &reaper{children: map[int]*child{}, wake: make(chan struct{}, 1)}
+	return &reaper{children: map[int]func(guest.Exit){}, wake: make(chan struct{}, 1)}
 }
 
 // start runs fork, which returns the pid of a new child, and watches over it.
 // exited is called on the reaper's goroutine, which it must not block.
-func (r *reaper) start(fork func() (int, error), exited func(guest.Exit)) (int, *child, error) {
+func (r *reaper) start(fork func() (int, error), exited func(guest.Exit)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err := fork()
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
-	c := &child{stopped: make(chan struct{}), exited: exited}
-	r.children[pid] = c
+	r.children[pid] = exited
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return pid, c, nil
+	return pid, nil
 }
 
 // run reaps for ever.
@@ -63,17 +56,11 @@ func (r *reaper) run() {
 			panic("wait for children: " + err.Error())
 		}
 		r.mu.Lock()
-		c := r.children[pid]
-		if c != nil && !ws.Stopped() {
-			delete(r.children, pid)
-		}
+		exited := r.children[pid]
+		delete(r.children, pid)
 		r.mu.Unlock()
-		if c == nil {
-			continue // an orphan, or a start that failed
-		}
-		c.once.Do(func() { close(c.stopped) })
-		if !ws.Stopped() {
-			c.exited(exitOf(ws))
+		if exited != nil { // else an orphan
+			exited(exitOf(ws))
 		}
 	}
 }

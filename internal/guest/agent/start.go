@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/linux"
 )
 
 // defaultPath is where programs are looked for without a PATH; the same as
@@ -64,67 +65,20 @@ func startError(step string, err error) *guest.StartError {
 	return e
 }
 
-// fork starts the program from the calling thread. With limits on the number of processes
-// it comes back stopped at its exec, before its first instruction, and release lets it
-// go.
-func fork(path string, argv []string, cmd *guest.Command, files []uintptr, sys *syscall.SysProcAttr) (int, error) {
-	attr := &syscall.ProcAttr{Dir: cmd.Dir, Env: cmd.Env, Files: files, Sys: sys}
-	pid, err := syscall.ForkExec(path, argv, attr)
-	if err == unix.ENOEXEC {
-		// A script without "#!": execvp gives it to the shell.
-		sh := append([]string{"sh", path}, argv[1:]...)
-		pid, err = syscall.ForkExec("/bin/sh", sh, attr)
-	}
+// fork starts the program from the calling thread and returns at once;
+// started then waits for its exec.
+func fork(path string, argv []string, cmd *guest.Command, files []int, how linux.Child) (*linux.Started, error) {
+	how.Path, how.Argv, how.Env, how.Dir, how.Files = path, argv, cmd.Env, cmd.Dir, files
+	s, err := how.Fork()
 	if err != nil {
-		return 0, startError("exec", err)
+		return nil, startError("exec", err)
 	}
-	return pid, nil
+	return s, nil
 }
 
-// launch starts a program with the given descriptors and the command's limits.
-func (a *Agent) launch(cmd *guest.Command, shim bool, files []uintptr, exited func(guest.Exit)) (int, error) {
-	if len(cmd.Argv) == 0 {
-		return 0, startError("exec", unix.EINVAL)
-	}
-	limited := cmd.Processes > 0 || cmd.DataSize > 0 || cmd.FileSize > 0 || cmd.OpenFiles > 0
-	sys := &syscall.SysProcAttr{Setsid: true, Ptrace: limited, Setctty: shim}
-	pid, c, err := a.reaper.start(func() (pid int, err error) {
-		a.stem.Do(func() {
-			if err = unix.Access(cmd.Dir, unix.X_OK); err != nil {
-				err = startError("chdir", err)
-				return
-			}
-			path, argv := "", cmd.Argv
-			if shim {
-				path, argv = shimPath, append([]string{"caisson-guest", "tty"}, cmd.Argv...)
-			} else if path, err = lookup(cmd); err != nil {
-				return
-			}
-			pid, err = fork(path, argv, cmd, files, sys)
-		})
-		return pid, err
-	}, exited)
-	if err != nil || !limited {
-		return pid, err
-	}
-	<-c.stopped
-	err = limit(pid, cmd)
-	a.stem.Do(func() {
-		// Only the thread that forked it may let it go. ESRCH: it was killed meanwhile.
-		if e := syscall.PtraceDetach(pid); err == nil && e != nil && e != unix.ESRCH {
-			err = startError("detach", e)
-		}
-	})
-	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL) // not yet reaped, or gone: in the box all pids are its own
-		return 0, err
-	}
-	return pid, nil
-}
-
-// limit sets the limits of a program that has not run yet. They are set from
-// outside its bounds: programs may not change another's.
-func limit(pid int, cmd *guest.Command) error {
+// limits are the command's, set before the program's first instruction.
+func limits(cmd *guest.Command) []linux.Limit {
+	var list []linux.Limit
 	for _, l := range []struct {
 		resource int
 		value    uint64
@@ -134,15 +88,81 @@ func limit(pid int, cmd *guest.Command) error {
 		{unix.RLIMIT_FSIZE, cmd.FileSize},
 		{unix.RLIMIT_NOFILE, cmd.OpenFiles},
 	} {
-		if l.value == 0 {
-			continue
-		}
-		err := unix.Prlimit(pid, l.resource, &unix.Rlimit{Cur: l.value, Max: l.value}, nil)
-		if err != nil && err != unix.ESRCH {
-			return startError("limit", err)
+		if l.value > 0 {
+			list = append(list, linux.Limit{Resource: l.resource, Soft: l.value, Hard: l.value})
 		}
 	}
-	return nil
+	if cmd.OpenFiles > 0 {
+		return list
+	}
+	// Go raised the soft limit to the hard one at its start. Programs get what
+	// most systems give them: select(2) cannot take more descriptors.
+	var rl unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &rl) == nil {
+		list = append(list, linux.Limit{Resource: unix.RLIMIT_NOFILE, Soft: min(rl.Max, selectable), Hard: rl.Max})
+	}
+	return list
+}
+
+// selectable is FD_SETSIZE of every Linux libc.
+const selectable = 1024
+
+// launch starts a program with the given descriptors and the command's limits.
+func (a *Agent) launch(cmd *guest.Command, shim bool, files []int, exited func(guest.Exit)) (int, error) {
+	if len(cmd.Argv) == 0 {
+		return 0, startError("exec", unix.EINVAL)
+	}
+	path, argv := shimPath, append([]string{"caisson-guest", "tty"}, cmd.Argv...)
+	if !shim {
+		var err error
+		a.stem.Do(func() { path, err = lookup(cmd) })
+		if err != nil {
+			return 0, err
+		}
+		argv = cmd.Argv
+	}
+	how := linux.Child{Setsid: true, Terminal: shim, Limits: limits(cmd)}
+	pid, err := a.exec(path, argv, cmd, files, how, exited)
+	if !shim && errors.Is(err, unix.ENOEXEC) {
+		// A script without "#!": execvp gives it to the shell.
+		return a.exec("/bin/sh", append([]string{"sh", path}, cmd.Argv[1:]...), cmd, files, how, exited)
+	}
+	return pid, err
+}
+
+// exec forks on the stem and waits for the exec here: a program that stalls its
+// own exec holds up its caller and nobody else.
+func (a *Agent) exec(path string, argv []string, cmd *guest.Command, files []int, how linux.Child, exited func(guest.Exit)) (int, error) {
+	var s *linux.Started
+	// Until the exec has succeeded the end of the child is a failed start, and not the
+	// program's.
+	ran := make(chan bool, 1)
+	pid, err := a.reaper.start(func() (pid int, err error) {
+		a.stem.Do(func() { s, err = fork(path, argv, cmd, files, how) })
+		if err != nil {
+			return 0, err
+		}
+		return s.PID, nil
+	}, func(e guest.Exit) {
+		go func() {
+			if <-ran {
+				exited(e)
+			}
+		}()
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := s.Executed(); err != nil {
+		ran <- false
+		var child *linux.ChildError
+		if errors.As(err, &child) {
+			return 0, startError(child.Step, err)
+		}
+		return 0, startError("exec", err)
+	}
+	ran <- true
+	return pid, nil
 }
 
 // pipes makes the ends of a program's standard streams, and ours.

@@ -30,8 +30,8 @@ func (a *Agent) startTerminal(cmd *guest.Command, streams guest.StdIO, events gu
 	ours, theirs := os.NewFile(uintptr(ctl[0]), "shim"), os.NewFile(uintptr(ctl[1]), "shim")
 	t := &terminal{master: master, ctl: ours}
 	ended := make(chan guest.Exit, 1)
-	s := slave.Fd()
-	_, err = a.launch(cmd, true, []uintptr{s, s, s, theirs.Fd()}, func(e guest.Exit) { ended <- e })
+	s := int(slave.Fd())
+	_, err = a.launch(cmd, true, []int{s, s, s, int(theirs.Fd())}, func(e guest.Exit) { ended <- e })
 	theirs.Close()
 	if err != nil {
 		master.Close()

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -89,10 +90,17 @@ func Shim(argv []string) int {
 	path, err := lookup(cmd)
 	pid := 0
 	if err == nil {
-		pid, err = fork(path, argv, cmd, []uintptr{0, 1, 2}, &syscall.SysProcAttr{Foreground: true, Ctty: 0})
+		pid, err = shimExec(path, argv, cmd)
+		if errors.Is(err, unix.ENOEXEC) {
+			pid, err = shimExec("/bin/sh", append([]string{"sh", path}, argv[1:]...), cmd)
+		}
 	}
 	if err != nil {
-		say(shimFailed, uint32(err.(*guest.StartError).Errno))
+		var no syscall.Errno
+		if !errors.As(err, &no) {
+			no = unix.EIO
+		}
+		say(shimFailed, uint32(no))
 		return 127
 	}
 	say(shimStarted, uint32(pid))
@@ -121,4 +129,17 @@ func Shim(argv []string) int {
 		_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, foreground)
 		_ = unix.Kill(-foreground, unix.SIGCONT)
 	}
+}
+
+// shimExec starts the program in the foreground of the terminal.
+func shimExec(path string, argv []string, cmd *guest.Command) (int, error) {
+	s, err := fork(path, argv, cmd, []int{0, 1, 2}, linux.Child{Foreground: true})
+	if err != nil {
+		return 0, err
+	}
+	if err := s.Executed(); err != nil {
+		_, _ = syscall.Wait4(s.PID, nil, 0, nil) // it ends by itself, having reported
+		return 0, err
+	}
+	return s.PID, nil
 }

@@ -1,0 +1,127 @@
+//go:build linux
+
+package linux
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Child says how to fork and execute a program. It exists beside
+// syscall.ForkExec for three things that one cannot do: to set the limits of the
+// program before its first instruction; to fork without vfork, so that a
+// program that cannot be executed yet (a lock on its file, a slow mount) stalls itself and not
+// the thread that forked it, nor with it Go's collector; and to work under a
+// tracer.
+type Child struct {
+	Path  string // of the executable; not looked up
+	Argv  []string
+	Env   []string
+	Dir   string // working directory; empty: the parent's
+	Files []int  // become 0, 1, 2, ...; all others must be close-on-exec
+	// Limits are set as soft and hard limit alike, in this order.
+	Limits []Limit
+
+	Setsid     bool // a session of its own
+	Terminal   bool // with Setsid: descriptor 0 becomes the controlling terminal
+	Foreground bool // a process group of its own, in the foreground of the terminal at 0
+}
+
+// Limit is one resource limit (RLIMIT_*), in the resource's unit.
+type Limit struct {
+	Resource   int
+	Soft, Hard uint64
+}
+
+// ChildError says at which step a child failed.
+type ChildError struct {
+	Step  string // "fork", "session", "terminal", "descriptors", "chdir", "limit" or "exec"
+	Errno syscall.Errno
+}
+
+// Error returns step and cause.
+func (e *ChildError) Error() string { return e.Step + ": " + e.Errno.Error() }
+
+// Unwrap returns the errno.
+func (e *ChildError) Unwrap() error { return e.Errno }
+
+// childSteps are the steps as the child reports them, by number.
+var childSteps = [...]string{"fork", "session", "terminal", "descriptors", "chdir", "limit", "exec"}
+
+const (
+	stepSession = 1 + iota
+	stepTerminal
+	stepFiles
+	stepDir
+	stepLimit
+	stepExec
+)
+
+// Started is a forked child that may still fail to execute its program.
+type Started struct {
+	PID    int
+	report int // the reading end of a pipe that its exec closes
+}
+
+// Fork forks the child from the calling thread, whose credentials, filter and
+// domain it inherits, and returns at once. Executed must be called. The caller
+// waits for the child, also if it failed to execute.
+func (c *Child) Fork() (*Started, error) {
+	raw, err := c.raw()
+	if err != nil {
+		return nil, err
+	}
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, &ChildError{"fork", errnoOf(err)}
+	}
+	raw.report = p[1]
+	syscall.ForkLock.Lock()
+	pid, e := fork(raw)
+	syscall.ForkLock.Unlock()
+	unix.Close(p[1])
+	if e != 0 {
+		unix.Close(p[0])
+		return nil, &ChildError{"fork", e}
+	}
+	return &Started{PID: pid, report: p[0]}, nil
+}
+
+// Executed waits until the program was executed, or says why it was not.
+func (s *Started) Executed() error {
+	defer unix.Close(s.report)
+	var b [8]byte
+	for n := 0; n < len(b); {
+		m, err := unix.Read(s.report, b[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return &ChildError{"exec", errnoOf(err)}
+		}
+		if m == 0 && n == 0 {
+			return nil // the exec closed it; or the child was killed, which its status tells
+		}
+		if m == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		n += m
+	}
+	step, no := binary.NativeEndian.Uint32(b[:4]), binary.NativeEndian.Uint32(b[4:])
+	if int(step) >= len(childSteps) {
+		return errors.New("the child reported an unknown step")
+	}
+	return &ChildError{childSteps[step], syscall.Errno(no)}
+}
+
+func errnoOf(err error) syscall.Errno {
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return e
+	}
+	return unix.EIO
+}
