@@ -21,6 +21,7 @@ import (
 // tables, SysV objects, and the files of some folders.
 type Host struct {
 	folders []string
+	groups  string            // cgroups of which a name has this in it
 	items   map[string]string // what it is → its state; a change of it counts too
 }
 
@@ -32,17 +33,29 @@ func HostState(t testing.TB, folders ...string) *Host {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatalf("testenv: become the parent of orphans: %v", err)
 	}
-	h, err := look(folders)
+	h, err := look(folders, "")
 	if err != nil {
 		t.Fatalf("testenv: look at the host: %v", err)
 	}
 	return h
 }
 
+// OnlyCgroups leaves out of the comparison the cgroups whose name does not have
+// mark in it, such as the id of a box: other tests of this host may leave theirs.
+func (h *Host) OnlyCgroups(mark string) *Host {
+	marked := &Host{folders: h.folders, groups: mark, items: map[string]string{}}
+	for key, state := range h.items {
+		if path, is := strings.CutPrefix(key, "cgroup "); !is || strings.Contains(filepath.Base(path), mark) {
+			marked.items[key] = state
+		}
+	}
+	return marked
+}
+
 // Left returns what is on the host now and was not, has changed, or, of files
 // and mounts, is gone since h, one line each, sorted; nil if all is as it was.
 func (h *Host) Left() ([]string, error) {
-	now, err := look(h.folders)
+	now, err := look(h.folders, h.groups)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +144,12 @@ func difference(before, after map[string]string) (diff []string) {
 	return diff
 }
 
-func look(folders []string) (*Host, error) {
-	h := &Host{folders: folders, items: map[string]string{}}
-	h.addProcesses()
+func look(folders []string, groups string) (*Host, error) {
+	h := &Host{folders: folders, groups: groups, items: map[string]string{}}
+	all := processes()
+	h.addProcesses(all)
 	h.addInterfaces()
-	h.addGroups()
+	h.addGroups(all)
 	h.addNFT()
 	for _, add := range []func() error{h.addMounts, h.addSysV, h.addFiles} {
 		if err := add(); err != nil {
@@ -177,8 +191,8 @@ func processes() map[int]process {
 
 // addProcesses adds this process's descendants, the network namespaces that
 // they or one of our descriptors hold, and our descriptors.
-func (h *Host) addProcesses() {
-	all, self := processes(), os.Getpid()
+func (h *Host) addProcesses(all map[int]process) {
+	self := os.Getpid()
 	own, _ := os.Readlink("/proc/self/ns/net")
 	for pid, p := range all {
 		if !descends(all, pid, self) {
@@ -245,8 +259,8 @@ func (h *Host) addInterfaces() {
 
 // addGroups adds the cgroups that are nobody else's: those without a process
 // that is none of ours. What boxes of other programs live in comes and goes.
-func (h *Host) addGroups() {
-	all, self := processes(), os.Getpid()
+func (h *Host) addGroups(all map[int]process) {
+	self := os.Getpid()
 	own := func(pid int) bool { return pid == self || descends(all, pid, self) }
 	h.addGroup("/sys/fs/cgroup", own)
 }
@@ -263,7 +277,7 @@ func (h *Host) addGroup(path string, own func(pid int) bool) (foreign bool) {
 			foreign = true
 		}
 	}
-	if !foreign {
+	if !foreign && strings.Contains(filepath.Base(path), h.groups) {
 		h.items["cgroup "+path] = ""
 	}
 	return foreign

@@ -224,16 +224,16 @@ func TestHostStateSees(t *testing.T) {
 			}
 			return func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
 		}},
-		{"a cgroup", "left: cgroup /sys/fs/cgroup/pids/testenv-left", func(t *testing.T) func() {
+		{"a cgroup", "left: cgroup /sys/fs/cgroup/pids/testenv-left-", func(t *testing.T) func() {
 			Need(t, "root", "cgroup-v1")
-			if err := os.Mkdir("/sys/fs/cgroup/pids/testenv-left", 0o755); err != nil {
+			if err := os.Mkdir("/sys/fs/cgroup/pids/testenv-left-"+strconv.Itoa(os.Getpid()), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			return func() { _ = os.Remove("/sys/fs/cgroup/pids/testenv-left") }
+			return func() { _ = os.Remove("/sys/fs/cgroup/pids/testenv-left-" + strconv.Itoa(os.Getpid())) }
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before := HostState(t, dir)
+			before := HostState(t, dir).OnlyCgroups("testenv-left")
 			undo := c.leave(t)
 			left := before.Await(t, 300*time.Millisecond)
 			undo()

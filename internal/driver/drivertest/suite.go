@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,7 +30,8 @@ import (
 type Options struct {
 	// New makes a driver. Two drivers of one test must not know of each other.
 	New func(t testing.TB) driver.Driver
-	// Plan makes the plan of a box that has the Programs. It is made anew for each box.
+	// Plan makes the plan of a box that has the Programs. Each check makes one, for
+	// all its boxes.
 	Plan func(t testing.TB) *policy.Plan
 	// Programs are what is run inside; the zero value is Shell().
 	Programs Programs
@@ -137,9 +139,9 @@ func perform(t testing.TB, o Options, c check) {
 	if o.Boxes == 0 {
 		o.Boxes = 20
 	}
-	s := &scene{TB: t, o: o, driver: o.New(t), other: o.New(t), root: t.TempDir()}
+	s := &scene{TB: t, o: o, plan: o.Plan(t), driver: o.New(t), other: o.New(t), root: t.TempDir()}
 	s.caps = s.driver.Capabilities()
-	s.host = testenv.HostState(t)
+	s.host = testenv.HostState(t).OnlyCgroups(s.name(""))
 	defer s.end()
 	c.run(s)
 }
@@ -148,6 +150,7 @@ func perform(t testing.TB, o Options, c check) {
 type scene struct {
 	testing.TB
 	o      Options
+	plan   *policy.Plan
 	driver driver.Driver
 	other  driver.Driver // of the same tier
 	caps   driver.Capabilities
@@ -173,19 +176,27 @@ func (s *scene) in(d time.Duration) context.Context {
 	return ctx
 }
 
+// name begins the id of each box of this process, and so the names of what is made
+// for it.
+func (s *scene) name(number string) string {
+	return fmt.Sprintf("conform-%d-%s", os.Getpid(), number)
+}
+
 // spec makes the spec of a new box, and its folder.
 func (s *scene) spec() driver.Spec {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
-	id := fmt.Sprintf("conform-%d-%d", os.Getpid(), s.count)
+	id := s.name(strconv.Itoa(s.count))
 	dir := filepath.Join(s.root, id)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		s.Fatalf("make the folder of a box: %v", err)
 	}
 	s.dirs = append(s.dirs, dir)
-	return driver.Spec{ID: id, Plan: s.o.Plan(s.TB), Dir: dir}
+	plan := *s.plan
+	plan.Mounts = slices.Clone(plan.Mounts) // for who spoils it
+	return driver.Spec{ID: id, Plan: &plan, Dir: dir}
 }
 
 // create makes a box, which ends with the check.
@@ -282,6 +293,5 @@ func (s *scene) end() {
 
 // command is a program with the plan's environment and folder.
 func (s *scene) command(argv []string) guest.Command {
-	plan := s.o.Plan(s.TB)
-	return guest.Command{Argv: argv, Env: slices.Clone(plan.Env), Dir: plan.Dir}
+	return guest.Command{Argv: argv, Env: slices.Clone(s.plan.Env), Dir: s.plan.Dir}
 }
