@@ -29,7 +29,7 @@ func oneWay(t *testing.T, f func(t *testing.T, args []string), args ...string) {
 		onStem(func() { f(t, strings.Split(os.Getenv("CAISSON_ARGS"), "\n")) })
 		return
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	testenv.AsUser(t, cmd)
