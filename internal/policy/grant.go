@@ -9,6 +9,31 @@ import (
 	"github.com/caisson-dev/caisson/api"
 )
 
+// findOpen lists the host folders that the box may write. A link in one of them
+// may be the work of an earlier box: what it leads to is nobody's grant.
+func (r *resolver) findOpen() error {
+	if ws := r.plan.Workspace.Source; ws != "" {
+		r.open = append(r.open, ws)
+	}
+	for _, p := range r.m.Filesystem.Write {
+		if real, _, err := r.files.real(expand(p, r.caller)); err == nil {
+			r.open = append(r.open, real)
+		}
+	}
+	return nil
+}
+
+// throughOpen names a link that the last resolved path went through and that a
+// box can change, "" if there is none.
+func (r *resolver) throughOpen() string {
+	for _, link := range r.files.passed {
+		if slices.ContainsFunc(r.open, func(dir string) bool { return within(link, dir) }) {
+			return link
+		}
+	}
+	return ""
+}
+
 // grant makes visible what the policy names beyond base.
 func (r *resolver) grant() error {
 	for i, p := range r.m.Filesystem.Read[r.baseReads:] {
@@ -37,7 +62,12 @@ func (r *resolver) grantOne(key string, i, at int, p string, write bool) error {
 		}
 		return fail(api.CodePolicy, origin, "check the name, or remove it", "%s %s: %s", key, quote(name), reason(err))
 	}
-	if what, hint := r.ungrantable(real, mode, write); what != "" {
+	link := r.throughOpen()
+	what, hint := r.ungrantable(real, mode, write)
+	if what == "" && link != "" {
+		what, hint = "the link "+quote(link)+" leads there, which the sandbox can change", "name what is meant itself: "+oneLine(real)
+	}
+	if what != "" {
 		if !origin.User {
 			r.warn(place(origin) + ": left out: " + key + " " + quote(p) + ": " + what)
 			return nil

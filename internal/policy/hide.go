@@ -34,11 +34,15 @@ func (r *resolver) hideOne(key, p string) error {
 	if err != nil {
 		return r.hideAbsent(key, name, origin)
 	}
+	if link := r.throughOpen(); link != "" {
+		return fail(api.CodePolicy, origin, "name what is meant itself: "+oneLine(real),
+			"%s %s: the link %s leads there, which the sandbox can change", key, quote(name), quote(link))
+	}
 	if ws := r.plan.Workspace.Source; ws != "" && within(ws, real) {
 		return fail(api.CodePolicy, origin, "hide something in it", "%s %s would hide the workspace", key, quote(name))
 	}
 	f := r.mountStrength()
-	point := api.Point{Name: key, Value: name + " is not there", Strength: f.Strength, Reason: f.Reason, Origin: origin}
+	point := api.Point{Name: key, Value: name + " is covered", Strength: f.Strength, Reason: f.Reason, Origin: origin}
 	if r.mask(real, origin) && point.Strength == api.StrengthHard {
 		point.Strength, point.Loss = api.StrengthSoft, api.LossHostEdits
 		point.Reason = "a save on the host that replaces the file takes the cover away"
@@ -61,7 +65,7 @@ func (r *resolver) hideAbsent(key, name string, origin api.Origin) error {
 	real := r.realOr(name)
 	shown := slices.ContainsFunc(r.mounts, func(m Mount) bool { return m.Kind == MountBind && within(real, m.Source) })
 	f := r.mountStrength()
-	point := api.Point{Name: key, Value: name + " is not there", Strength: f.Strength, Reason: f.Reason, Origin: origin}
+	point := api.Point{Name: key, Value: name + " is not visible", Strength: f.Strength, Reason: f.Reason, Origin: origin}
 	if shown {
 		point.Strength, point.Reason = api.StrengthNone, "it does not exist yet, so nothing can be put over it"
 	}

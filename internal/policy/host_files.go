@@ -15,6 +15,7 @@ type files struct {
 	root   string
 	seen   map[string]look
 	listed [2]string // folders all of whose names are in seen
+	passed []string  // where the links stand that the last real went through
 }
 
 type look struct {
@@ -73,7 +74,8 @@ var errLinks = errors.New("too many symbolic links")
 // real resolves every link of a name and tells the type of what is at its end.
 func (f *files) real(name string) (string, fs.FileMode, error) {
 	const most = 40 // as the kernel's MAXSYMLINKS
-	done, rest, links := "/", path.Clean(name)[1:], 0
+	done, rest := "/", path.Clean(name)[1:]
+	f.passed = f.passed[:0]
 	mode := fs.ModeDir
 	for rest != "" {
 		var part string
@@ -94,7 +96,7 @@ func (f *files) real(name string) (string, fs.FileMode, error) {
 			done, mode = next, l.mode
 			continue
 		}
-		if links++; links > most {
+		if f.passed = append(f.passed, next); len(f.passed) > most {
 			return "", 0, errLinks
 		}
 		if path.IsAbs(l.link) {

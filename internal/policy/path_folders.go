@@ -31,10 +31,16 @@ func (r *resolver) bindPathFolders() error {
 			continue
 		}
 		real, mode, err := r.files.real(dir)
-		if err != nil || !mode.IsDir() {
+		if err != nil || !mode.IsDir() || slices.ContainsFunc(r.open, func(o string) bool { return within(real, o) }) {
+			continue // in the workspace it is visible as it is, and its links are not ours to follow
+		}
+		need := []string{dir}
+		if ownTools(dir[len(home)+1:]) {
+			need = r.toolchain(dir, real, home)
+		} else if dir != real {
 			continue
 		}
-		for _, p := range r.toolchain(dir, real, home) {
+		for _, p := range need {
 			if r.showTool(p) {
 				shown = append(shown, p)
 			}
@@ -50,11 +56,23 @@ func (r *resolver) bindPathFolders() error {
 	}, f.Fix)
 }
 
+// ownTools reports whether a folder of the home is one into which people
+// install programs, and no project that a box may have written: only there are
+// links followed, and the folders beside it shown.
+func ownTools(rel string) bool {
+	first, _, _ := strings.Cut(rel, "/")
+	switch first {
+	case "bin", "go", "sdk", "opt", "miniconda3", "miniforge3", "mambaforge", "anaconda3":
+		return true
+	}
+	return first[0] == '.'
+}
+
 // showTool binds one path of the home read-only, unless it is not for boxes or
 // visible already.
 func (r *resolver) showTool(p string) bool {
 	real, mode, err := r.files.real(p)
-	if err != nil {
+	if err != nil || r.throughOpen() != "" {
 		return false
 	}
 	if what, _ := r.ungrantable(real, mode, false); what != "" || r.secretIn(real) != "" {
@@ -84,12 +102,15 @@ func (r *resolver) toolchain(dir, real, home string) []string {
 		return []string{home + "/" + root}
 	}
 	need := []string{dir}
+	if first, _, _ := strings.Cut(rel, "/"); r.files.exists(home + "/" + first + "/.git") {
+		return need // a repository is a workspace of some box
+	}
 	if rel == ".cargo/bin" {
 		return append(need, home+"/.rustup")
 	}
 	// An install prefix: bin beside lib. Its other folders come along, not its
 	// settings. The home and ~/.local are no prefixes: they hold everything.
-	if up := path.Dir(dir); path.Base(dir) == "bin" && up != home && rel != ".local/bin" {
+	if up := path.Dir(dir); path.Base(dir) == "bin" && up != home && rel != ".local/bin" && rel != "go/bin" {
 		need = append(need, r.prefix(up)...)
 	}
 	return append(need, r.behindLinks(real, home)...)
@@ -98,8 +119,12 @@ func (r *resolver) toolchain(dir, real, home string) []string {
 // prefix lists the folders of an install prefix that programs read.
 func (r *resolver) prefix(up string) []string {
 	var need []string
-	for _, part := range [...]string{"lib", "lib64", "libexec", "share", "include", "pkg"} {
-		if l := r.files.at(join2(up, part)); l.err == nil && l.mode.IsDir() {
+	parts := []string{"lib", "lib64", "libexec", "share", "include"}
+	if r.files.exists(join2(up, "bin/go")) && r.files.exists(join2(up, "src/runtime")) {
+		parts = append(parts, "src", "pkg", "VERSION", "go.env") // a Go toolchain
+	}
+	for _, part := range parts {
+		if l := r.files.at(join2(up, part)); l.err == nil && (l.mode.IsDir() || l.mode.IsRegular()) {
 			need = append(need, join2(up, part))
 		}
 	}

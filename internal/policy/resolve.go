@@ -27,7 +27,7 @@ func Resolve(in Input) (*Plan, error) {
 	}
 	steps := []func() error{
 		r.chooseTier, r.placeWorkspace, r.chooseUser,
-		r.layRoot, r.bindPathFolders, r.bindWorkspace, r.grant, r.pastLinks, r.hide, r.settle,
+		r.layRoot, r.findOpen, r.bindPathFolders, r.bindWorkspace, r.grant, r.pastLinks, r.hide, r.settle,
 		r.isolate, r.limit, r.environment,
 	}
 	for _, step := range steps {
@@ -56,6 +56,7 @@ type resolver struct {
 	path      []string        // folders of PATH that exist inside
 	given     string          // the workspace as it was written, before links
 	onDisk    [2]int          // owner of the workspace
+	open      []string        // host folders that the box may write
 }
 
 func newResolver(in *Input) (*resolver, error) {
