@@ -54,6 +54,7 @@ var layers = map[string]int{
 
 	"internal/cli": 7,
 
+	".ci/summary":       8,
 	"cmd/caisson":       8,
 	"cmd/caissond":      8,
 	"cmd/caisson-guest": 8,
