@@ -58,3 +58,15 @@ func BenchmarkList100(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkSweep100(b *testing.B) {
+	s := open(b)
+	for range 100 {
+		create(b, s, api.Sandbox{Points: make([]api.Point, 20)})
+	}
+	for b.Loop() {
+		if err := s.Sweep(b.Context(), func(e Entry) error { return fmt.Errorf("%s is alive", e.ID) }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -57,7 +57,7 @@ func (f *Folder) append(e api.Event) error {
 	}
 	e.Time = e.Time.UTC()
 	escapeEvent(&e)
-	line, err := json.Marshal(e)
+	line, err := encodeEvent(&e)
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}

@@ -3,7 +3,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -86,7 +85,7 @@ func (f *Folder) replace(rec api.Sandbox) error {
 }
 
 func (f *Folder) write(name string, rec api.Sandbox) error {
-	data, err := json.Marshal(rec)
+	data, err := encodeRecord(&rec)
 	if err != nil {
 		return fmt.Errorf("encode record: %w", err)
 	}

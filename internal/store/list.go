@@ -99,6 +99,17 @@ func (s *Store) alive(dir *os.File) (bool, error) {
 	return isLocked(lock)
 }
 
+// hasKeeper is the cheap half of entry.
+func (s *Store) hasKeeper(id string) bool {
+	dir, err := openDirAt(number(s.boxes), id)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	alive, err := s.alive(dir)
+	return alive && err == nil
+}
+
 // same reports whether the folder id is still the one that dir was opened as.
 func (s *Store) same(id string, dir *os.File) bool {
 	var a, b unix.Stat_t
@@ -206,8 +217,8 @@ func (s *Store) Sweep(ctx context.Context, destroy func(Entry) error) error {
 }
 
 func (s *Store) sweepOne(id string, destroy func(Entry) error) error {
-	if e, ok := s.entry(id); !ok || e.Alive || e.Kept() {
-		return nil // most are: looked at without touching
+	if s.hasKeeper(id) {
+		return nil // most do: looked at without touching
 	}
 	var st unix.Stat_t
 	err := unix.Fstatat(number(s.boxes), id, &st, unix.AT_SYMLINK_NOFOLLOW)
