@@ -171,8 +171,8 @@ func userPresets(t *testing.T, a *txtar.Archive) string {
 	return "."
 }
 
-// makeHost makes files below root: "d PATH", "f PATH", "l PATH TEXT", "s PATH"
-// (a socket). A small system is always there.
+// makeHost makes files below root: "d PATH", "f PATH", "l PATH TEXT", "h PATH OTHER"
+// (a hard link), "p PATH" (a FIFO). A small system is always there.
 func makeHost(t *testing.T, root, host string) {
 	const system = "d /usr/bin\nd /usr/lib\nf /usr/bin/bash\nl /bin usr/bin\nl /lib usr/lib\nd /etc/ssl/certs\nf /etc/ld.so.cache\n" +
 		"d /usr/share/zoneinfo\nf /usr/share/zoneinfo/UTC\nl /etc/localtime /usr/share/zoneinfo/UTC\nf /etc/shadow\nd /home/me/app\nd /home/me/.local/state/caisson\nd /tmp\nd /var\n"
@@ -190,6 +190,8 @@ func makeHost(t *testing.T, root, host string) {
 			err = errors.Join(err, os.WriteFile(name, []byte(strings.Join(w[2:], " ")), 0o644))
 		case "l":
 			err = errors.Join(err, os.Symlink(w[2], name))
+		case "h":
+			err = errors.Join(err, os.Link(root+w[2], name))
 		case "p":
 			err = errors.Join(err, syscall.Mkfifo(name, 0o600))
 		}

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"os"
+	"path"
 	"slices"
 
 	"github.com/caisson-dev/caisson/api"
@@ -40,6 +41,9 @@ func (r *resolver) hideOne(key, p string) error {
 	}
 	if ws := r.plan.Workspace.Source; ws != "" && within(ws, real) {
 		return fail(api.CodePolicy, origin, "hide something in it", "%s %s would hide the workspace", key, quote(name))
+	}
+	if info, err := os.Lstat(r.in.Root + real); err == nil && names(info) > 1 {
+		r.warn(place(origin) + ": " + key + " " + quote(name) + " has other names (hard links), which stay visible where they lie")
 	}
 	f := r.mountStrength()
 	point := api.Point{Name: key, Value: name + " is covered", Strength: f.Strength, Reason: f.Reason, Origin: origin}
@@ -81,18 +85,35 @@ func (r *resolver) mask(real string, origin api.Origin) (covers bool) {
 			return false
 		}
 		if within(m.Source, real) {
-			if m.Origin.User {
+			if m.Origin.User && !r.pinned[m.Target] {
 				r.warn(place(m.Origin) + ": " + quote(m.Target) + " stays hidden by " + place(origin))
 			}
 			return true
 		}
 		if within(real, m.Source) {
+			hides = append(hides, r.pin(m, real, origin)...)
 			hides = append(hides, Mount{Kind: MountHide, Target: m.Target + real[len(m.Source):], Origin: origin})
 		}
 		return false
 	})
 	r.mounts = append(r.mounts, hides...)
 	return len(hides) > 0
+}
+
+// pin mounts each folder between a writable mount and what is hidden in it onto
+// itself. Else a box could move one away, put another in its place, and the
+// next box would see what was hidden under the new name. The price: a rename
+// into or out of these folders is one between file systems.
+func (r *resolver) pin(m Mount, real string, origin api.Origin) (pins []Mount) {
+	if !m.Writable {
+		return nil
+	}
+	for dir := path.Dir(real); dir != m.Source && within(dir, m.Source); dir = path.Dir(dir) {
+		p := Mount{Kind: MountBind, Source: dir, Target: m.Target + dir[len(m.Source):], Writable: true, IDMap: m.IDMap, Origin: origin}
+		r.pinned[p.Target] = true
+		pins = append(pins, p)
+	}
+	return pins
 }
 
 // inHistory reports whether the workspace's git tracks a path, or may. It

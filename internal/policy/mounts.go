@@ -230,7 +230,7 @@ func (r *resolver) needed(m Mount) bool {
 	switch m.Kind {
 	case MountBind:
 		// The same file, seen through its parent already.
-		return onHost != m.Source || m.Writable && !up.Writable || m.IDMap && !up.IDMap
+		return r.pinned[m.Target] || onHost != m.Source || m.Writable && !up.Writable || m.IDMap && !up.IDMap
 	case MountFile, MountLink:
 		l := r.files.at(onHost)
 		return l.err == nil && m.Kind == MountFile && l.mode&fs.ModeSymlink == 0

@@ -3,6 +3,7 @@ package policy
 import (
 	"os"
 	"path"
+	"strings"
 
 	"github.com/caisson-dev/caisson/api"
 )
@@ -25,7 +26,9 @@ func (r *resolver) placeWorkspace() error {
 	}
 	r.plan.Workspace.Mode = mode
 	if mode == api.WorkspaceNone {
-		if r.m.Workspace.Path != "" {
+		p, m := r.m.origin("workspace.path"), r.m.origin("workspace.mode")
+		tightened := strings.HasPrefix(m.Source, "flag ") && !strings.HasPrefix(p.Source, "flag ") // by a flag, in this one call
+		if r.m.Workspace.Path != "" && !tightened {
 			return fail(api.CodePolicy, r.m.origin("workspace.path"), "remove one of them",
 				"workspace.path is set, yet workspace.mode is none (%s)", place(r.m.origin("workspace.mode")))
 		}

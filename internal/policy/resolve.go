@@ -57,10 +57,14 @@ type resolver struct {
 	given     string          // the workspace as it was written, before links
 	onDisk    [2]int          // owner of the workspace
 	open      []string        // host folders that the box may write
+	pinned    map[string]bool // targets that are mounted though they are visible already
 }
 
 func newResolver(in *Input) (*resolver, error) {
-	r := &resolver{in: in, caller: &in.Caller, files: newFiles(in.Root), links: map[string]bool{}, mounts: make([]Mount, 0, 128)}
+	if !path.IsAbs(in.Caller.Home) {
+		in.Caller.Home = noHome // in is a copy of the caller's
+	}
+	r := &resolver{in: in, caller: &in.Caller, files: newFiles(in.Root), links: map[string]bool{}, pinned: map[string]bool{}, mounts: make([]Mount, 0, 128)}
 	if !path.IsAbs(in.Caller.Dir) {
 		return nil, &api.Error{
 			Code: api.CodeWorkspace, Message: "the folder that you are in has no absolute name: " + quote(in.Caller.Dir),
@@ -96,6 +100,9 @@ func newResolver(in *Input) (*resolver, error) {
 	}
 	return r, nil
 }
+
+// noHome is the home of accounts that have none, by Debian's convention.
+const noHome = "/nonexistent"
 
 // hostname is the same in every box, so that it says nothing of the host.
 const hostname = "caisson"

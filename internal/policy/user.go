@@ -88,7 +88,7 @@ func (r *resolver) homeInside() string {
 		}
 	}
 	switch h {
-	case "/home", "/opt", "/var", "/run", "/tmp", "/var/tmp", "/mnt", "/srv", "/media":
+	case noHome, "/home", "/opt", "/var", "/run", "/tmp", "/var/tmp", "/mnt", "/srv", "/media":
 		return fallback
 	}
 	return h
