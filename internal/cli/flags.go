@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ type policyFlags struct {
 }
 
 // bind defines the flags on cmd.
-func (f *policyFlags) bind(cmd *cobra.Command) {
+func (f *policyFlags) bind(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.file, "policy", "", "read the policy from `FILE`")
@@ -47,7 +48,7 @@ func (f *policyFlags) bind(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.credential, "credential", nil, "use the credential `NAME`")
 	fs.StringVar(&f.runtime, "runtime", "", "use the OCI runtime `NAME`")
 	for name, words := range map[string]func() []string{
-		"preset": policy.PresetNames, "tier": tierNames, "workspace-mode": modeNames, "accept-loss": lossHelp,
+		"preset": a.presetNames, "tier": tierNames, "workspace-mode": modeNames, "accept-loss": lossHelp,
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(name, complete(words)); err != nil {
 			panic(err) // cannot happen: the flag is defined above
@@ -100,6 +101,19 @@ func (r recorder) String() string { return "" }
 
 // Type is for the help of the flag.
 func (r recorder) Type() string { return "string" }
+
+// presetNames are the words that --preset takes: ours, and the user's own.
+func (a *app) presetNames() []string {
+	names := policy.PresetNames()
+	own, err := filepath.Glob(filepath.Join(a.configDir(), "presets", "*.yaml"))
+	if err != nil {
+		return names // a folder with a name that is a bad pattern; a completion has nobody to tell
+	}
+	for _, file := range own {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".yaml"))
+	}
+	return names
+}
 
 // modeNames are the words that --workspace-mode takes.
 func modeNames() []string {

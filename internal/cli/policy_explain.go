@@ -26,6 +26,6 @@ func newPolicyExplain(a *app) *cobra.Command {
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	f.bind(cmd)
+	f.bind(a, cmd)
 	return cmd
 }

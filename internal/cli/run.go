@@ -36,7 +36,7 @@ func newRun(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd, &f, args) },
 	}
 	cmd.Flags().SetInterspersed(false) // flags after the command are the command's
-	f.bind(cmd)
+	f.bind(a, cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&f.name, "name", "", "call the sandbox `NAME`")
 	fs.BoolVar(&f.keep, "keep", false, "keep the sandbox after the command ended")
