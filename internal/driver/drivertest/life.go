@@ -111,7 +111,6 @@ func checkRefusedCreate(s *scene) {
 			spec.Plan.Mounts = append(spec.Plan.Mounts, policy.Mount{Kind: policy.MountBind, Source: "/no/such/folder", Target: "/mnt"})
 		},
 	}
-	spoil["a folder that is not there"] = func(_ testing.TB, spec *driver.Spec) { spec.Dir += "-missing" }
 	for name, f := range s.o.Spoil {
 		spoil[name] = f
 	}
