@@ -66,7 +66,7 @@ func (l *lab) judge(p Probe, name string) Result {
 	case out.breached:
 		r.Verdict = Breached
 	case !out.started && p.Observe != "ran" && !strings.HasPrefix(p.Observe, "ran "):
-		r.Verdict, r.Reason = Error, "the program inside did not start"
+		r.Verdict, r.Reason = Error, "the program inside did not start"+lastLines(out.output)
 	case out.flagged:
 		r.Verdict = Flagged
 	default:

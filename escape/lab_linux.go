@@ -58,10 +58,12 @@ const (
 	tracefs  = "/opt/tracing"
 )
 
-// Bounds of the lab, so that a probe cannot hurt the machine.
+// Bounds of the lab, so that a probe cannot hurt the machine. The kernel's bound
+// on tasks leaves room for a product that sets its own default below it.
 const (
-	labTasks  = 1500
-	labMemory = 3 << 10 // MiB
+	labTasks     = 1500
+	labTasksHard = 8192
+	labMemory    = 3 << 10 // MiB
 )
 
 // labMain is process 1 of the lab: it builds it, runs the probes, and writes
@@ -118,7 +120,7 @@ func newLab(sp spec) (*lab, error) {
 	for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts", "user"} {
 		l.self[ns], _ = os.Readlink("/proc/self/ns/" + ns)
 	}
-	tasks := &unix.Rlimit{Cur: labTasks, Max: labTasks}
+	tasks := &unix.Rlimit{Cur: labTasksHard, Max: labTasksHard}
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, tasks); err != nil {
 		return nil, fmt.Errorf("bound the number of tasks: %w", err)
 	}
@@ -144,9 +146,9 @@ func (l *lab) watch(ctx context.Context) {
 		if used > l.memory.Load() {
 			l.memory.Store(used)
 		}
-		if used > labMemory {
+		if tasks := len(pidsOf("/proc")); used > labMemory || tasks > labTasks {
 			l.procs.killAll()
-			fmt.Fprintf(os.Stderr, "lab: %d MiB in use, all programs killed\n", used)
+			fmt.Fprintf(os.Stderr, "lab: %d MiB and %d tasks in use, all programs killed\n", used, tasks)
 		}
 	}
 }
