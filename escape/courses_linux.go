@@ -3,6 +3,7 @@ package escape
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -248,22 +249,34 @@ func runStorm(t *trial) error {
 	return nil
 }
 
-// runResidue compares the lab before the box and after it.
-func runResidue(t *trial) error {
-	before := takeHost(nil)
-	b, err := t.start(t.p.Action, false, false)
-	if err != nil {
-		return err
-	}
-	if err := b.finish(); err != nil {
-		return err
-	}
-	t.residue(before)
-	return nil
-}
+// runResidue compares the lab before the box and after it. A first box comes
+// before the comparison: a product may keep a folder for its records, but
+// nothing of a box.
+func runResidue(t *trial) error { return t.compareAround(func(b *box) error { return b.finish() }) }
 
 // runSigkillResidue does so after a kill of the launcher.
 func runSigkillResidue(t *trial) error {
+	return t.compareAround(func(b *box) error {
+		_ = unix.Kill(b.pid, unix.SIGKILL)
+		if _, ended := t.l.procs.wait(b.pid, boxTime); !ended {
+			return fmt.Errorf("the launcher did not die in %v", boxTime)
+		}
+		b.release()
+		return nil
+	})
+}
+
+func (t *trial) compareAround(end func(*box) error) error {
+	wrap := t.wrap
+	t.wrap = ""
+	first, err := t.start("noop", false, false)
+	if err != nil {
+		return err
+	}
+	if err := first.finish(); err != nil {
+		return err
+	}
+	t.wrap = wrap
 	before := takeHost(nil)
 	b, err := t.start(t.p.Action, true, false)
 	if err != nil {
@@ -272,18 +285,27 @@ func runSigkillResidue(t *trial) error {
 	if !b.ready() {
 		return b.finish()
 	}
-	_ = unix.Kill(b.pid, unix.SIGKILL)
-	t.l.procs.wait(b.pid, boxTime)
-	b.release()
-	t.residue(before)
+	groups := foreignGroups(t.probeTasks())
+	if err := end(b); err != nil {
+		return err
+	}
+	t.residue(before, groups)
 	return nil
 }
 
-// residue waits until nothing is left, two seconds at the most.
-func (t *trial) residue(before hostState) {
+// residue waits until nothing is left, two seconds at the most. Control groups
+// are the whole machine's, and others make them too: those count that the box
+// was in.
+func (t *trial) residue(before hostState, groups []string) {
 	var left []string
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if left = before.diff(takeHost(nil), t.ws, t.l.home); len(left) == 0 {
+		left = slices.DeleteFunc(before.diff(takeHost(nil), t.ws), func(s string) bool { return strings.Contains(s, " cgroup ") })
+		for _, g := range groups {
+			if _, err := os.Stat(g); err == nil {
+				left = append(left, "+ cgroup "+g)
+			}
+		}
+		if len(left) == 0 {
 			break
 		}
 	}

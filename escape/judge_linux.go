@@ -48,8 +48,8 @@ func (l *lab) judge(p Probe, name string) Result {
 		r.Verdict, r.Reason = NotApplicable, "the row is not for this tier"
 		return r
 	}
-	if p.Observe == "metric" {
-		r.Verdict, r.Reason = NotApplicable, "a number without a bound of its own"
+	if why, ok := strings.CutPrefix(p.Observe, "metric "); ok {
+		r.Verdict, r.Reason = NotApplicable, why
 		return r
 	}
 	out := l.rounds(p, tg, &r)
@@ -65,6 +65,10 @@ func (l *lab) judge(p Probe, name string) Result {
 		r.Verdict, r.Reason = Error, out.err.Error()
 	case out.breached:
 		r.Verdict = Breached
+	case !out.started && tg.refused(out.output):
+		// It said so, and ran nothing: as safe as can be, and no answer to the row.
+		r.Verdict, r.Reason = NotApplicable, "the product refuses what the row asks here"+lastLines(out.output)
+		return r
 	case !out.started && p.Observe != "ran" && !strings.HasPrefix(p.Observe, "ran "):
 		r.Verdict, r.Reason = Error, "the program inside did not start"+lastLines(out.output)
 	case out.flagged:

@@ -60,7 +60,7 @@ func observers() map[string]func(*trial, string) outcome {
 		"ran":       seeRan,
 		"seenbox":   seeOtherBox,
 		"residue":   func(*trial, string) outcome { return outcome{evidence: "never run"} },
-		"metric":    func(*trial, string) outcome { return outcome{evidence: "a number, no verdict"} },
+		"metric":    func(*trial, string) outcome { return outcome{evidence: "a number, and no verdict"} },
 	}
 }
 

@@ -43,7 +43,7 @@ func newTracer(pid int) (*tracer, error) {
 	}{{"sys_enter", &t.enter}, {"sys_exit", &t.exit}} {
 		b, err := os.ReadFile(tracefs + "/events/raw_syscalls/" + x.name + "/id")
 		if err != nil {
-			return nil, fmt.Errorf("read tracepoint: %w", err)
+			return nil, fmt.Errorf("the kernel's tracepoints need root: %w", err)
 		}
 		n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 16)
 		if err != nil {

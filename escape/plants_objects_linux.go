@@ -14,8 +14,16 @@ import (
 func plantUnix(t *trial, arg string) error {
 	for _, p := range strings.Split(arg, ",") {
 		p = strings.ReplaceAll(t.path(p), "RUNTIME", t.l.runtimeDir())
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(p), 0o700); err != nil {
 			return fmt.Errorf("make folder: %w", err)
+		}
+		if err := os.Chmod(filepath.Dir(p), 0o755); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+		if strings.HasPrefix(p, t.l.home) || strings.HasPrefix(p, t.l.runtimeDir()+"/") {
+			if err := t.l.give(filepath.Dir(p)); err != nil {
+				return err
+			}
 		}
 		ln, err := net.Listen("unix", p)
 		if err != nil {

@@ -184,3 +184,31 @@ func openFiles(pid int) []string {
 	}
 	return out
 }
+
+// foreignGroups gives the folders of the control groups that processes are in
+// and the lab is not.
+func foreignGroups(pids []int) []string {
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	known := map[string]bool{}
+	for _, line := range strings.Split(string(own), "\n") {
+		known[line] = true
+	}
+	var dirs []string
+	for _, pid := range pids {
+		b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+		for _, line := range strings.Split(string(b), "\n") {
+			f := strings.SplitN(line, ":", 3)
+			if len(f) < 3 || known[line] || f[2] == "/" {
+				continue
+			}
+			known[line] = true
+			for _, name := range append(strings.Split(f[1], ","), "unified", "") {
+				p := filepath.Join("/sys/fs/cgroup", name, f[2])
+				if fi, err := os.Stat(p); err == nil && fi.IsDir() {
+					dirs = append(dirs, p)
+				}
+			}
+		}
+	}
+	return dirs
+}

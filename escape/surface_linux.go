@@ -87,17 +87,23 @@ func reached(calls []sysCall, marker, class string) (bool, string) {
 	nrs := classCalls()[class]
 	hit, text := false, ""
 	for _, w := range ws {
+		entered := false // a call that a filter refuses is never seen to enter
 		for _, c := range w {
-			if !c.done || !slices.Contains(nrs, c.nr) {
+			if !c.done {
+				entered = slices.Contains(nrs, c.nr)
+				continue
+			}
+			if !slices.Contains(nrs, c.nr) {
 				continue
 			}
 			letter := "R"
-			if refused(c.ret) {
+			if refused(c.ret) || !entered {
 				letter = "D"
 			} else {
 				hit = true
 			}
 			text += fmt.Sprintf(" %s:%d=%d", letter, c.nr, c.ret)
+			entered = false
 		}
 	}
 	if text == "" {

@@ -31,6 +31,9 @@ type target interface {
 	tier() string // the letter of its tier
 	launch(t *trial, inside []string) (launch, error)
 	reported(t *trial) []string // paths that it listed as "will execute later"
+	// refused says that it would not start because it cannot enforce what the
+	// policy of the row asks.
+	refused(output string) bool
 }
 
 // Targets gives the names of the targets that this benchmark knows.
@@ -96,6 +99,8 @@ func (bare) launch(t *trial, inside []string) (launch, error) {
 
 func (bare) reported(*trial) []string { return nil }
 
+func (bare) refused(string) bool { return false }
+
 // bwrap is bubblewrap in one of three set-ups: quick, as many guides show it;
 // agent, with every namespace; strict, with a root from nothing.
 type bwrap struct{ path, setup string }
@@ -103,6 +108,8 @@ type bwrap struct{ path, setup string }
 func (bwrap) tier() string { return "P" }
 
 func (bwrap) reported(*trial) []string { return nil }
+
+func (bwrap) refused(string) bool { return false }
 
 func (b bwrap) launch(t *trial, inside []string) (launch, error) {
 	argv := []string{b.path}
@@ -213,3 +220,5 @@ func (ours) reported(t *trial) []string {
 	}
 	return paths
 }
+
+func (ours) refused(output string) bool { return strings.Contains(output, "cannot be enforced here") }

@@ -243,7 +243,16 @@ func (t *trial) end() {
 	for _, b := range t.boxes {
 		b.release()
 	}
+	groups := foreignGroups(pidsOf("/proc"))
 	t.l.procs.killAll()
+	for _, g := range groups { // the product's own sweepers were killed with the rest
+		for range 50 {
+			if err := os.Remove(g); err == nil || errors.Is(err, os.ErrNotExist) {
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
 	for _, f := range t.files {
 		_ = f.Close()
 	}

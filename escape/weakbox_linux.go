@@ -38,6 +38,8 @@ func (weak) tier() string { return "P" }
 
 func (weak) reported(*trial) []string { return nil }
 
+func (weak) refused(string) bool { return false }
+
 func (w weak) launch(t *trial, inside []string) (launch, error) {
 	b, err := json.Marshal(weakSpec{Kind: w.kind, UID: t.l.uid, GID: t.l.gid, WS: t.ws, Dir: t.dir(), Read: t.grant.read, Inside: inside})
 	if err != nil {
