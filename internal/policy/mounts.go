@@ -162,12 +162,21 @@ func (r *resolver) settle() error {
 	slices.SortStableFunc(r.mounts, func(a, b Mount) int { return comparePaths(a.Target, b.Target) })
 	all := r.mounts
 	r.mounts = make([]Mount, 0, len(all))
+	var above []int // the kept mounts that the next one may lie in, the deepest last
 	for i := 0; i < len(all); {
 		m := all[i]
 		for i++; i < len(all) && all[i].Target == m.Target; i++ {
 			m = stronger(m, all[i])
 		}
-		if r.needed(m) {
+		for len(above) > 0 && !within(m.Target, r.mounts[above[len(above)-1]].Target) {
+			above = above[:len(above)-1]
+		}
+		var up *Mount
+		if len(above) > 0 {
+			up = &r.mounts[above[len(above)-1]]
+		}
+		if r.needed(m, up) {
+			above = append(above, len(r.mounts))
 			r.mounts = append(r.mounts, m)
 		}
 	}
@@ -219,10 +228,9 @@ func stronger(a, b Mount) Mount {
 	return a
 }
 
-// needed reports whether a mount can be made and changes something. Earlier
-// mounts, its parents among them, are in r.mounts.
-func (r *resolver) needed(m Mount) bool {
-	up := r.cover(path.Dir(m.Target))
+// needed reports whether a mount can be made and changes something; up is the
+// mount that it lies in, nil for the empty root.
+func (r *resolver) needed(m Mount, up *Mount) bool {
 	if up == nil || up.Kind != MountBind {
 		return up == nil || up.Kind != MountHide
 	}

@@ -15,7 +15,10 @@ func (r *resolver) placeWorkspace() error {
 	if mode == "" {
 		mode = api.WorkspaceDirect
 		if r.caller.API {
-			mode = api.WorkspaceBranch
+			mode = api.WorkspaceReview
+			if r.files.exists(join2(r.askedWorkspace(), ".git")) {
+				mode = api.WorkspaceBranch
+			}
 		}
 		if !r.hasMode(mode) {
 			return &api.Error{
@@ -35,10 +38,8 @@ func (r *resolver) placeWorkspace() error {
 		return nil
 	}
 	at := r.m.origin("workspace.path")
-	r.given = r.enclosing()
-	if r.m.Workspace.Path != "" {
-		r.given = expand(r.m.Workspace.Path, r.caller)
-	} else {
+	r.given = r.askedWorkspace()
+	if r.m.Workspace.Path == "" {
 		at = api.Origin{Source: "the folder that you are in"}
 	}
 	source, err := r.checkWorkspace(r.given, at)
@@ -64,6 +65,14 @@ func (r *resolver) hasMode(m api.WorkspaceMode) bool {
 		}
 	}
 	return false
+}
+
+// askedWorkspace is the folder that the policy names, else the enclosing one.
+func (r *resolver) askedWorkspace() string {
+	if r.m.Workspace.Path != "" {
+		return expand(r.m.Workspace.Path, r.caller)
+	}
+	return r.enclosing()
 }
 
 // enclosing is the top of the repository around the caller's folder, or that
