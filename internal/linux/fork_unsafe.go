@@ -81,7 +81,6 @@ func fork(c *rawChild) (pid int, err syscall.Errno) {
 		afterFork()
 		return int(r), e1
 	}
-	afterForkInChild()
 
 	if c.setsid {
 		report[0] = stepSession
@@ -137,6 +136,9 @@ func fork(c *rawChild) (pid int, err syscall.Errno) {
 			goto failed
 		}
 	}
+	// Only now may signals come: a group in the background that takes the
+	// terminal gets SIGTTOU, which would stop it here.
+	afterForkInChild()
 	report[0] = stepLimit
 	for i = range c.limits {
 		_, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(c.limits[i].resource),
