@@ -3,9 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
@@ -43,17 +41,13 @@ func (a *app) setHost(c *policy.Caller) (err error) {
 }
 
 // keep is the keeper of a sandbox until its end, and returns the exit code.
-func (a *app) keep(ctx context.Context, plan *policy.Plan, drivers []driver.Driver, f *runFlags) (int, error) {
-	i := slices.IndexFunc(drivers, func(d driver.Driver) bool { return d.Tier() == plan.Tier })
-	if i < 0 {
-		return api.ExitFailed, fmt.Errorf("run: no driver for tier %q", plan.Tier)
-	}
+func (a *app) keep(ctx context.Context, drivers []driver.Driver, f *runFlags, resolve func() (*policy.Plan, error)) (int, error) {
 	st, err := a.store()
 	if err != nil {
 		return api.ExitFailed, err
 	}
 	code, err := keeper.Run(ctx, keeper.Options{
-		Plan: plan, Driver: drivers[i], Store: st, Name: f.name, Report: f.report,
+		Resolve: resolve, Drivers: drivers, Store: st, Name: f.name, Report: f.report,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Warn: a.ui.warn,
 	})
 	return code, errors.Join(err, st.Close())

@@ -17,7 +17,7 @@ func (a *app) drivers() ([]driver.Driver, error) { return nil, noBoxes() }
 
 func (a *app) setHost(*policy.Caller) error { return noBoxes() }
 
-func (a *app) keep(context.Context, *policy.Plan, []driver.Driver, *runFlags) (int, error) {
+func (a *app) keep(context.Context, []driver.Driver, *runFlags, func() (*policy.Plan, error)) (int, error) {
 	return api.ExitFailed, noBoxes()
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/policy"
 )
 
 // runFlags are the flags of run beside those of the policy.
@@ -56,17 +57,23 @@ func (a *app) run(cmd *cobra.Command, f *runFlags, argv []string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := a.plan(cmd.Context(), &f.policyFlags, drivers, argv)
-	if err != nil {
-		return err
-	}
+	resolve := func() (*policy.Plan, error) { return a.plan(cmd.Context(), &f.policyFlags, drivers, argv) }
 	if f.dryRun {
+		plan, err := resolve()
+		if err != nil {
+			return err
+		}
 		return a.ui.print(viewPlan(plan), func(w *bytes.Buffer) { a.ui.planText(w, plan, false) })
 	}
-	for _, line := range plan.Warnings {
-		a.ui.warn(line)
-	}
-	code, err := a.keep(cmd.Context(), plan, drivers, f)
+	code, err := a.keep(cmd.Context(), drivers, f, func() (*policy.Plan, error) {
+		plan, err := resolve()
+		if err == nil {
+			for _, line := range plan.Warnings {
+				a.ui.warn(line)
+			}
+		}
+		return plan, err
+	})
 	if err != nil && code == 0 {
 		code = api.ExitFailed // the command did well, and we did not
 	}

@@ -35,6 +35,12 @@ type Driver interface {
 	// reason and the fix. Depth decides what it may cost.
 	Probe(ctx context.Context, depth Depth) api.Probe
 
+	// Begin starts, in the background, what of a box needs no plan, so that it is
+	// there when the plan is: a box of a process has its two first processes started meanwhile. It
+	// may return nil. What it returns goes into the Spec of one Create with the
+	// same ID and Dir, or is abandoned.
+	Begin(id, dir string) Begun
+
 	// Create starts a box, or returns an error when nothing of it is left. It
 	// returns as soon as whatever must end the box holds it and the stream is
 	// there; that the root stands and has tested itself, the guest says in its Hello, so a
@@ -78,6 +84,16 @@ type Spec struct {
 	// Dir is the sandbox's own folder on the host, mode 0700, absolute. The driver may keep
 	// files in it under names that start with "driver-"; the folder's owner removes it.
 	Dir string
+	// Begun is what Begin returned for ID and Dir, or nil. Create takes it over, also
+	// when it fails.
+	Begun Begun
+}
+
+// Begun is the beginning of a box that has no plan yet. It dies with the
+// process that began it.
+type Begun interface {
+	// Abandon ends it; nothing of it is left.
+	Abandon()
 }
 
 // Box is one running sandbox. Methods may be called concurrently; after Destroy

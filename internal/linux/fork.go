@@ -80,15 +80,46 @@ func (c *Child) Fork() (*Started, error) {
 		return nil, &ChildError{"fork", errnoOf(err)}
 	}
 	raw.report = p[1]
-	syscall.ForkLock.Lock()
-	pid, e := fork(raw)
-	syscall.ForkLock.Unlock()
-	unix.Close(p[1])
+	moved, e := raw.clear()
+	pid := 0
+	if e == 0 {
+		syscall.ForkLock.Lock()
+		pid, e = fork(raw)
+		syscall.ForkLock.Unlock()
+	}
+	for _, fd := range append(moved, p[1]) {
+		unix.Close(fd)
+	}
 	if e != 0 {
 		unix.Close(p[0])
 		return nil, &ChildError{"fork", e}
 	}
 	return &Started{PID: pid, report: p[0]}, nil
+}
+
+// clear duplicates the descriptors that lie where another goes, and returns
+// the duplicates.
+func (c *rawChild) clear() (moved []int, e syscall.Errno) {
+	for _, fd := range append(refs(c.files), &c.report) {
+		if *fd >= len(c.files) {
+			continue
+		}
+		up, err := unix.FcntlInt(uintptr(*fd), unix.F_DUPFD_CLOEXEC, len(c.files))
+		if err != nil {
+			return moved, errnoOf(err)
+		}
+		moved = append(moved, up)
+		*fd = up
+	}
+	return moved, 0
+}
+
+func refs(list []int) []*int {
+	r := make([]*int, len(list))
+	for i := range list {
+		r[i] = &list[i]
+	}
+	return r
 }
 
 // Executed waits until the program was executed, or says why it was not.

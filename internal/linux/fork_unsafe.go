@@ -70,10 +70,9 @@ func (c *Child) raw() (*rawChild, error) {
 //go:norace
 func fork(c *rawChild) (pid int, err syscall.Errno) {
 	var (
-		report   [2]uint32 // step, errno
-		e        syscall.Errno
-		fd, flag uintptr
-		i        int
+		report [2]uint32 // step, errno
+		e      syscall.Errno
+		i      int
 	)
 	beforeFork()
 	r, _, e1 := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
@@ -100,24 +99,7 @@ func fork(c *rawChild) (pid int, err syscall.Errno) {
 			goto failed
 		}
 	}
-	// Those that lie where another goes are moved out of the way first.
 	report[0] = stepFiles
-	for i = range c.files {
-		if c.files[i] < len(c.files) {
-			fd, _, e = syscall.RawSyscall(unix.SYS_FCNTL, uintptr(c.files[i]), unix.F_DUPFD_CLOEXEC, uintptr(len(c.files)))
-			if e != 0 {
-				goto failed
-			}
-			c.files[i] = int(fd)
-		}
-	}
-	if c.report < len(c.files) {
-		fd, _, e = syscall.RawSyscall(unix.SYS_FCNTL, uintptr(c.report), unix.F_DUPFD_CLOEXEC, uintptr(len(c.files)))
-		if e != 0 {
-			goto failed
-		}
-		c.report = int(fd)
-	}
 	for i = range c.files {
 		if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, uintptr(c.files[i]), uintptr(i), 0); e != 0 {
 			goto failed
@@ -130,9 +112,7 @@ func fork(c *rawChild) (pid int, err syscall.Errno) {
 		}
 	}
 	if c.foreground {
-		flag, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
-		report[1] = uint32(flag)
-		if _, _, e = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSPGRP, uintptr(unsafe.Pointer(&report[1]))); e != 0 {
+		if e = takeForeground(); e != 0 {
 			goto failed
 		}
 	}
@@ -156,4 +136,21 @@ failed:
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 125, 0, 0)
 	}
+}
+
+// takeForeground makes the calling process's group, whose leader it is, the
+// foreground of its terminal. From the background that would stop it (SIGTTOU),
+// unless the signal is blocked meanwhile.
+//
+//go:nosplit
+//go:norace
+func takeForeground() syscall.Errno {
+	own, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
+	group := int32(own)
+	block, old := uint64(1)<<(unix.SIGTTOU-1), uint64(0)
+	const size = unsafe.Sizeof(old) // of a kernel's signal set
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&block)), uintptr(unsafe.Pointer(&old)), size, 0, 0)
+	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, size, 0, 0)
+	return e
 }

@@ -17,14 +17,30 @@ import (
 	"github.com/caisson-dev/caisson/internal/store"
 )
 
-// Config says what to create.
-type Config struct {
-	Store  *store.Store
-	Driver driver.Driver
-	Plan   *policy.Plan
-	Name   string // optional; must be free
-	// Observe, if not nil, is given every event after it was recorded.
-	Observe func(api.Event)
+// Begun is a sandbox that has no plan yet: a folder, and what its driver could
+// start ahead.
+type Begun struct {
+	folder *store.Folder
+	driver driver.Driver
+	begun  driver.Begun
+}
+
+// Begin makes the folder, and lets d begin in the background. name is
+// optional; it must be free. Create or Abandon must follow.
+func Begin(st *store.Store, d driver.Driver, name string) (*Begun, error) {
+	folder, err := st.Create(api.Sandbox{Name: name, Tier: d.Tier(), State: api.StateCreating})
+	if err != nil {
+		return nil, fmt.Errorf("create sandbox: %w", err)
+	}
+	return &Begun{folder: folder, driver: d, begun: d.Begin(folder.ID(), folder.Path())}, nil
+}
+
+// Abandon ends a sandbox that gets no plan; nothing of it is left.
+func (b *Begun) Abandon() error {
+	if b.begun != nil {
+		b.begun.Abandon()
+	}
+	return b.folder.Remove()
 }
 
 // Sandbox is a running sandbox. The one who created it must End it.
@@ -33,6 +49,7 @@ type Sandbox struct {
 	Client *guest.Client
 
 	plan    *policy.Plan
+	pause   bool // the driver can, from outside
 	folder  *store.Folder
 	observe func(api.Event)
 }
@@ -41,25 +58,22 @@ type Sandbox struct {
 // ms for an ordinary box, and 0.4 s to free 4 GiB.
 const endTime = 10 * time.Second
 
-// Create makes the folder and the box. The box's root may not stand yet: Ready
-// waits for that, and a command may be started before. On an error nothing is
-// left.
-func Create(ctx context.Context, c Config) (*Sandbox, error) {
-	folder, err := c.Store.Create(api.Sandbox{
-		Name: c.Name, Tier: c.Plan.Tier, Image: c.Plan.Image, State: api.StateCreating,
-		Command: c.Plan.Argv, Workspace: c.Plan.Workspace.Source, Policy: c.Plan.Digest, Points: c.Plan.Points,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("create sandbox: %w", err)
+// Create makes the box. Its root may not stand yet: Ready waits for that, and a
+// command may be started before. observe, if not nil, is given every event after it was
+// recorded. On an error nothing is left.
+func (b *Begun) Create(ctx context.Context, plan *policy.Plan, observe func(api.Event)) (*Sandbox, error) {
+	if plan.Tier != b.driver.Tier() {
+		return nil, errors.Join(fmt.Errorf("create sandbox: it was begun in tier %s, and the plan is for %s", b.driver.Tier(), plan.Tier), b.Abandon())
 	}
-	s := &Sandbox{plan: c.Plan, folder: folder, observe: c.Observe}
-	spec := driver.Spec{ID: folder.ID(), Plan: c.Plan, Dir: folder.Path()}
-	if s.Box, err = c.Driver.Create(ctx, spec); err != nil {
-		return nil, errors.Join(err, folder.Remove())
+	s := &Sandbox{plan: plan, pause: b.driver.Capabilities().Pause, folder: b.folder, observe: observe}
+	spec := driver.Spec{ID: b.folder.ID(), Plan: plan, Dir: b.folder.Path(), Begun: b.begun}
+	var err error
+	if s.Box, err = b.driver.Create(ctx, spec); err != nil {
+		return nil, errors.Join(err, b.folder.Remove())
 	}
 	s.Client = guest.Open(s.Box.Stream())
 	err = s.Record(api.Event{Kind: api.EventCreated, Data: map[string]string{
-		"tier": string(c.Plan.Tier), "policy": c.Plan.Digest,
+		"tier": string(plan.Tier), "policy": plan.Digest,
 	}})
 	if err != nil {
 		return nil, errors.Join(err, s.End(false, ""))
@@ -94,9 +108,27 @@ func (s *Sandbox) Ready(ctx context.Context) error {
 		return s.blame(err)
 	}
 	return s.folder.Update(func(r *api.Sandbox) {
-		r.State = api.StateRunning
-		r.InitPID = s.Box.PID()
+		r.State, r.InitPID = api.StateRunning, s.Box.PID()
+		r.Image, r.Command, r.Workspace = s.plan.Image, s.plan.Argv, s.plan.Workspace.Source
+		r.Policy, r.Points = s.plan.Digest, s.plan.Points
 	})
+}
+
+// Freeze stops every program of the box, by the driver where it can, else by
+// the guest. Thaw lets them go on.
+func (s *Sandbox) Freeze(ctx context.Context) error {
+	if s.pause {
+		return s.Box.Pause(ctx)
+	}
+	return s.Client.Freeze(ctx)
+}
+
+// Thaw undoes Freeze, also one that went half way.
+func (s *Sandbox) Thaw(ctx context.Context) error {
+	if s.pause {
+		return s.Box.Resume(ctx)
+	}
+	return s.Client.Thaw(ctx)
 }
 
 // blame turns the end of the stream into what ended it, where the box knows

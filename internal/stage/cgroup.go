@@ -4,6 +4,7 @@ package stage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -153,11 +154,11 @@ func (c *Cgroups) Try() error {
 	if c.Version == 0 {
 		return fmt.Errorf("try cgroup: %s", c.refused[ControlMemory].reason)
 	}
-	g, err := c.make(fmt.Sprintf("probe-%d", os.Getpid()), Limits{Memory: 1 << 30, CPUs: 1, Pids: 100}, "")
+	g, err := c.make(fmt.Sprintf("probe-%d", os.Getpid()), "")
 	if err != nil {
 		return err
 	}
-	return g.remove()
+	return errors.Join(g.limit(Limits{Memory: 1 << 30, CPUs: 1, Pids: 100}), g.remove())
 }
 
 // writeFile writes to a control file. Each takes one value in one write.

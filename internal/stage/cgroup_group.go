@@ -40,14 +40,13 @@ const pidsReserve = 64
 
 func pidsMax(pids int64) string { return strconv.FormatInt(pids+pidsReserve, 10) }
 
-// make makes the group of a box with its limits. Its folders are written down
-// in the sandbox's folder first, if one is given. On an error nothing is left.
-// It returns nil where neither a limit nor the host asks for a group.
-func (c *Cgroups) make(id string, l Limits, dir string) (*Cgroup, error) {
-	g := &Cgroup{version: c.Version, pids: l.Pids}
-	wanted := [controllers]bool{l.Memory > 0, l.Pids > 0, l.CPUs > 0, true}
-	for k, want := range wanted {
-		if want && c.parent[k] != "" {
+// make makes the group of a box, without limits yet. Its folders are written
+// down in the sandbox's folder first, if one is given. On an error nothing is
+// left. It returns nil where the host has no controller for it.
+func (c *Cgroups) make(id, dir string) (*Cgroup, error) {
+	g := &Cgroup{version: c.Version}
+	for k := range g.dir {
+		if c.parent[k] != "" {
 			g.dir[k] = path.Join(c.parent[k], groupPrefix+id)
 		}
 	}
@@ -74,14 +73,23 @@ func (c *Cgroups) make(id string, l Limits, dir string) (*Cgroup, error) {
 			return nil, fmt.Errorf("make cgroup %s: %w", folder, err)
 		}
 	}
+	return g, nil
+}
+
+// limit sets the limits of the group, before a program is in it.
+func (g *Cgroup) limit(l Limits) error {
+	if g == nil {
+		return nil
+	}
+	g.pids = l.Pids
 	limit := g.limitV1
 	if g.version == 2 {
 		limit = g.limitV2
 	}
 	if err := limit(l); err != nil {
-		return nil, errors.Join(fmt.Errorf("limit cgroup: %w", err), g.remove())
+		return fmt.Errorf("limit cgroup: %w", err)
 	}
-	return g, nil
+	return nil
 }
 
 // folders returns each folder of the group once: controllers may be mounted

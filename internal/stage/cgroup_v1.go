@@ -41,7 +41,7 @@ func cpuQuota(cpus float64) string {
 
 // limitV1 sets the limits of a group of version 1.
 func (g *Cgroup) limitV1(l Limits) error {
-	if dir := g.dir[ControlMemory]; dir != "" {
+	if dir := g.dir[ControlMemory]; dir != "" && l.Memory > 0 {
 		size := strconv.FormatInt(l.Memory, 10)
 		if err := writeFile(dir+"/memory.limit_in_bytes", size); err != nil {
 			return err
@@ -56,12 +56,12 @@ func (g *Cgroup) limitV1(l Limits) error {
 			return err
 		}
 	}
-	if dir := g.dir[ControlPids]; dir != "" {
+	if dir := g.dir[ControlPids]; dir != "" && l.Pids > 0 {
 		if err := writeFile(dir+"/pids.max", pidsMax(l.Pids)); err != nil {
 			return err
 		}
 	}
-	if dir := g.dir[ControlCPU]; dir != "" {
+	if dir := g.dir[ControlCPU]; dir != "" && l.CPUs > 0 {
 		return writeFile(dir+"/cpu.cfs_quota_us", cpuQuota(l.CPUs))
 	}
 	return nil

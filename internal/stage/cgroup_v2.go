@@ -123,7 +123,7 @@ func (c *candidate) mayEnable() bool {
 // limitV2 sets the limits of a group of version 2.
 func (g *Cgroup) limitV2(l Limits) error {
 	dir := g.dir[ControlFreeze]
-	if g.dir[ControlMemory] != "" {
+	if g.dir[ControlMemory] != "" && l.Memory > 0 {
 		if err := writeFile(dir+"/memory.max", strconv.FormatInt(l.Memory, 10)); err != nil {
 			return err
 		}
@@ -136,12 +136,12 @@ func (g *Cgroup) limitV2(l Limits) error {
 			return err
 		}
 	}
-	if g.dir[ControlPids] != "" {
+	if g.dir[ControlPids] != "" && l.Pids > 0 {
 		if err := writeFile(dir+"/pids.max", pidsMax(l.Pids)); err != nil {
 			return err
 		}
 	}
-	if g.dir[ControlCPU] != "" {
+	if g.dir[ControlCPU] != "" && l.CPUs > 0 {
 		return writeFile(dir+"/cpu.max", cpuQuota(l.CPUs)+" "+strconv.Itoa(cpuPeriod))
 	}
 	return nil

@@ -74,7 +74,7 @@ func Enter() (*Setup, guest.Stream, *Stem, error) {
 
 func receive() (*Setup, guest.Stream, error) {
 	// What the caller's shell had open is not ours.
-	if err := unix.CloseRange(guestLast+1, ^uint(0), 0); err != nil {
+	if err := unix.CloseRange(streamFD+1, ^uint(0), 0); err != nil {
 		return nil, guest.Stream{}, fmt.Errorf("close descriptors: %w", err)
 	}
 	unix.CloseOnExec(streamFD)
@@ -90,10 +90,12 @@ func receive() (*Setup, guest.Stream, error) {
 	if err != nil {
 		return nil, guest.Stream{}, fmt.Errorf("decode setup: %w", err)
 	}
-	if s.IDMap {
-		unix.CloseOnExec(idmapFD)
-	} else {
-		unix.Close(idmapFD)
+	fds := stream.ReceiveDescriptors()
+	switch {
+	case s.IDMap && len(fds) == 1:
+		s.idmap = fds[0]
+	case s.IDMap || len(fds) > 0:
+		return nil, guest.Stream{}, fmt.Errorf("read setup: it came with %d descriptors", len(fds))
 	}
 	return s, stream, nil
 }
@@ -109,7 +111,7 @@ func build(s *Setup) error {
 	}
 	unix.Umask(umask)
 	if s.IDMap {
-		unix.Close(idmapFD)
+		unix.Close(s.idmap)
 	}
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
 		return &SetupError{"hostname", err}

@@ -3,12 +3,12 @@
 package stage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -18,16 +18,23 @@ import (
 	"github.com/caisson-dev/caisson/internal/guest"
 )
 
-// Launch says how to start a box.
+// Beginning says all that a box needs before its plan is known.
+type Beginning struct {
+	Guest    string // path of the guest's binary: see package place
+	ID       string
+	Dir      string   // the sandbox's folder, which the watcher removes if the keeper dies; "" for none
+	Cgroups  *Cgroups // nil: none
+	FromRoot bool
+	UID, GID int // of the caller: an ordinary user's box has the same
+}
+
+// Launch is the rest of what a start needs.
 type Launch struct {
-	Guest string // path of the guest's binary: see package place
 	Setup Setup
-	Dir   string        // the sandbox's folder, which the watcher removes if the keeper dies
 	Wall  time.Duration // 0: no limit
-	// Limits bound the box as a whole, by a cgroup for those that Cgroups can. A
-	// memory limit that it cannot is kept by the watcher, who samples. Nil is a host without any.
-	Limits  Limits
-	Cgroups *Cgroups
+	// Limits bound the box as a whole, by a cgroup for those that it has. A memory
+	// limit that it cannot keep is kept by the watcher, who samples.
+	Limits Limits
 	// With Setup.IDMap: the ids of the workspace's owner, which appear inside as Setup.UID and GID.
 	WorkspaceUID, WorkspaceGID int
 }
@@ -37,6 +44,7 @@ type Process struct {
 	PID    int
 	Stream guest.Stream
 
+	guest    string // path of the guest's binary
 	pidfd    int
 	control  *os.File // socket to the watcher
 	watchPID int
@@ -59,9 +67,9 @@ type Process struct {
 	residue   error    // of the removal
 }
 
-// Start clones the guest into new namespaces and starts its watcher. It returns
-// as soon as both run: that the root stands, the guest says in its Hello. On an error nothing is left.
-func Start(l Launch) (*Process, error) {
+// Begin clones the guest into new namespaces and starts its watcher. Both then
+// wait for Build. On an error nothing is left.
+func Begin(b Beginning) (*Process, error) {
 	ours, theirs, err := socketpair()
 	if err != nil {
 		return nil, err
@@ -73,11 +81,11 @@ func Start(l Launch) (*Process, error) {
 		return nil, fmt.Errorf("open stream: %w", err)
 	}
 	p := &Process{
-		Stream: stream, pidfd: -1, watchFD: -1, stderr: -1,
+		Stream: stream, guest: b.Guest, pidfd: -1, watchFD: -1, stderr: -1,
 		ended: make(chan struct{}), watchDone: make(chan struct{}), ready: make(chan struct{}), told: make(chan struct{}),
 	}
 	if p.stderr, err = unix.MemfdCreate("guest", unix.MFD_CLOEXEC); err != nil {
-		p.Stream.Close()
+		p.release()
 		return nil, fmt.Errorf("make memfd: %w", err)
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -86,30 +94,85 @@ func Start(l Launch) (*Process, error) {
 		return nil, fmt.Errorf("open /dev/null: %w", err)
 	}
 	defer unix.Close(null)
-	if l.Cgroups != nil {
-		if p.group, err = l.Cgroups.make(l.Setup.ID, l.Limits, l.Dir); err != nil {
+	if b.Cgroups != nil {
+		if p.group, err = b.Cgroups.make(b.ID, b.Dir); err != nil {
 			p.release()
 			return nil, err
 		}
 	}
-	if err := p.fork(&l, null, theirs); err != nil {
+	if err := p.fork(&b, null, theirs); err != nil {
 		err = errors.Join(err, p.group.remove())
 		p.release()
 		return nil, err
 	}
-	if err := p.watch(&l, null); err != nil {
+	if err := p.watch(&b, null); err != nil {
 		p.kill()
 		<-p.ended
 		err = errors.Join(err, p.group.remove())
 		p.release()
 		return nil, err
 	}
-	if err := guest.WriteMessage(p.Stream, l.Setup.encode()); err != nil {
-		// A guest that is dead already says more by its end.
-		p.Destroy()
-		return nil, fmt.Errorf("send setup: %w%s", err, p.LastWords())
-	}
 	return p, nil
+}
+
+// Build sends guest and watcher what they wait for, and returns at once: that the
+// root stands, the guest says in its Hello. On an error the box is gone.
+func (p *Process) Build(l Launch) error {
+	err := p.group.limit(l.Limits)
+	if err == nil {
+		err = p.instruct(&l)
+	}
+	if err == nil {
+		err = p.send(&l)
+	}
+	if err != nil {
+		return errors.Join(err, p.Destroy())
+	}
+	return nil
+}
+
+// instruct tells the watcher what it must know of the plan.
+func (p *Process) instruct(l *Launch) error {
+	w := instructions{Wall: l.Wall}
+	if !p.group.has(ControlMemory) {
+		w.Memory = l.Limits.Memory
+	}
+	if err := guest.WriteMessage(p.control, w.encode()); err != nil {
+		return fmt.Errorf("instruct watcher: %w", err)
+	}
+	return nil
+}
+
+// send sends the guest its Setup, with the map of the workspace's ids.
+func (p *Process) send(l *Launch) error {
+	var fds []int
+	if l.Setup.IDMap {
+		ns, err := idmapNamespace(p.guest, l)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(ns)
+		fds = append(fds, ns)
+	}
+	msg := messageBytes(l.Setup.encode())
+	var err error
+	if fds == nil {
+		_, err = p.Stream.Write(msg)
+	} else {
+		err = p.Stream.SendDescriptors(msg, fds)
+	}
+	if err != nil {
+		// A guest that is dead already says more by its end.
+		return fmt.Errorf("send setup: %w%s", err, p.LastWords())
+	}
+	return nil
+}
+
+// messageBytes is what guest.WriteMessage would write.
+func messageBytes(p []byte) []byte {
+	var b bytes.Buffer
+	_ = guest.WriteMessage(&b, p) // memory takes all
+	return b.Bytes()
 }
 
 func socketpair() (ours, theirs int, err error) {
@@ -129,7 +192,7 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 
 // fork clones PID 1 of the box from a thread that lives as long as the box:
 // PDEATHSIG follows the thread, not the process.
-func (p *Process) fork(l *Launch, null, stream int) error {
+func (p *Process) fork(b *Beginning, null, stream int) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -140,24 +203,14 @@ func (p *Process) fork(l *Launch, null, stream int) error {
 			Setsid:     true,
 		}
 		files := []uintptr{uintptr(null), uintptr(null), uintptr(p.stderr), uintptr(stream)}
-		if l.Setup.FromRoot {
-			if l.Setup.IDMap {
-				ns, err := idmapNamespace(l)
-				if err != nil {
-					started <- err
-					return
-				}
-				defer unix.Close(ns)
-				files = append(files, uintptr(ns))
-			}
-		} else {
+		if !b.FromRoot {
 			attr.Cloneflags |= unix.CLONE_NEWUSER
-			attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: l.Setup.UID, HostID: l.Setup.UID, Size: 1}}
-			attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: l.Setup.GID, HostID: l.Setup.GID, Size: 1}}
+			attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: b.UID, HostID: b.UID, Size: 1}}
+			attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: b.GID, HostID: b.GID, Size: 1}}
 			attr.AmbientCaps = setupCaps
 		}
 		pid, err := p.group.fork(attr, func() (int, error) {
-			return syscall.ForkExec(l.Guest, []string{"caisson-guest", "stage"}, &syscall.ProcAttr{
+			return syscall.ForkExec(b.Guest, []string{"caisson-guest", "stage"}, &syscall.ProcAttr{
 				Env: guestEnv, Files: files, Sys: attr,
 			})
 		})
@@ -180,114 +233,6 @@ var (
 	guestEnv = []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2", "GOTRACEBACK=single"}
 	watchEnv = []string{"GOGC=off", "GOMEMLIMIT=16MiB", "GOMAXPROCS=1", "GOTRACEBACK=single"}
 )
-
-// idmapNamespace makes a user namespace whose only use is its map: ids of the
-// workspace's owner on disk appear as the box's. The process in it only waits
-// to be killed.
-func idmapNamespace(l *Launch) (int, error) {
-	hold, theirs, err := socketpair()
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(hold)
-	pid, err := syscall.ForkExec(l.Guest, []string{"caisson-guest", "hold"}, &syscall.ProcAttr{
-		Env: watchEnv, Files: []uintptr{uintptr(theirs)},
-		Sys: &syscall.SysProcAttr{
-			Cloneflags:  unix.CLONE_NEWUSER,
-			UidMappings: []syscall.SysProcIDMap{{ContainerID: l.WorkspaceUID, HostID: l.Setup.UID, Size: 1}},
-			GidMappings: []syscall.SysProcIDMap{{ContainerID: l.WorkspaceGID, HostID: l.Setup.GID, Size: 1}},
-			Pdeathsig:   syscall.SIGKILL,
-		},
-	})
-	unix.Close(theirs)
-	if err != nil {
-		return -1, fmt.Errorf("make id map: %w", err)
-	}
-	ns, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	// It waits for our end, so the id is still its own.
-	_ = unix.Kill(pid, unix.SIGKILL)
-	wait(pid)
-	if err != nil {
-		return -1, fmt.Errorf("open id map: %w", err)
-	}
-	return ns, nil
-}
-
-// watch starts the watcher and the goroutine that listens to it.
-func (p *Process) watch(l *Launch, null int) error {
-	ours, theirs, err := socketpair()
-	if err != nil {
-		return err
-	}
-	if err := unix.SetNonblock(ours, true); err != nil {
-		unix.Close(ours)
-		unix.Close(theirs)
-		return fmt.Errorf("make socket non-blocking: %w", err)
-	}
-	p.control = os.NewFile(uintptr(ours), "watcher")
-	w := Watched{Dir: l.Dir, Wall: l.Wall, PID: p.PID, Group: p.group.words()}
-	if !p.group.has(ControlMemory) {
-		w.Memory = l.Limits.Memory
-	}
-	pid, err := syscall.ForkExec(l.Guest, append([]string{"caisson-guest", "watch"}, w.args()...),
-		&syscall.ProcAttr{
-			Env:   watchEnv,
-			Files: []uintptr{uintptr(null), uintptr(null), uintptr(null), uintptr(theirs), uintptr(p.pidfd)},
-			Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &p.watchFD},
-		})
-	unix.Close(theirs)
-	if err != nil {
-		close(p.watchDone)
-		return fmt.Errorf("start watcher: %w", err)
-	}
-	p.watchPID = pid
-	go p.listen()
-	return nil
-}
-
-// listen hears the watcher until it ends. A watcher that dies before the box
-// takes the box with it: a box that nobody is sure to end must not live.
-func (p *Process) listen() {
-	var b [1]byte
-	isReady, hasTold := false, false
-	for {
-		// The runtime's poller waits, not a thread of its own.
-		n, err := p.control.Read(b[:])
-		if err != nil || n == 0 {
-			break
-		}
-		switch b[0] {
-		case watchReady:
-			if !isReady {
-				isReady = true
-				close(p.ready)
-			}
-		case watchWall:
-			p.mu.Lock()
-			p.wall = true
-			p.mu.Unlock()
-		case watchMemory:
-			p.mu.Lock()
-			p.memory = true
-			p.mu.Unlock()
-		case watchEnded:
-			if !hasTold {
-				hasTold = true
-				close(p.told)
-			}
-		}
-	}
-	wait(p.watchPID)
-	p.mu.Lock()
-	select {
-	case <-p.ended:
-	default:
-		p.lost = !p.destroyed
-	}
-	p.mu.Unlock()
-	p.kill()
-	close(p.watchDone)
-}
 
 // Ready is closed when the watcher holds the box: no program may start before.
 func (p *Process) Ready() <-chan struct{} { return p.ready }

@@ -52,7 +52,7 @@ func newRoot(s *Setup) (*root, error) {
 		owned: s.FromRoot, idmap: -1, oneUserNamespace: !s.FromRoot && !s.Nested,
 	}
 	if s.IDMap {
-		r.idmap = idmapFD
+		r.idmap = s.idmap
 	}
 	r.scratch, err = newTmpfs("caisson", 0o755, s.Disk)
 	if err != nil {

@@ -4,7 +4,7 @@
 // from nothing, ids, and the bounds that no program inside can leave. The
 // drivers share it.
 //
-// It has two halves. The outer half (Launch) runs in the keeper: it clones the
+// It has two halves. The outer half (Begin, Build) runs in the keeper: it clones the
 // guest's binary into new namespaces and starts the watcher beside it. The inner
 // half (Enter) is the first thing that the guest runs: it reads a Setup from its
 // stream, builds everything around itself and gives up its rights; then the
@@ -18,9 +18,7 @@ import "github.com/caisson-dev/caisson/internal/guest"
 
 // Descriptors of the guest's process when it starts.
 const (
-	streamFD  = 3 // the stream: first the Setup, then the guest's protocol
-	idmapFD   = 4 // a user namespace with the map of the workspace, if Setup.IDMap
-	guestLast = 4
+	streamFD = 3 // the stream: first the Setup, then the guest's protocol
 )
 
 // Setup is what the outer half tells the inner: all that it builds.
@@ -30,7 +28,7 @@ type Setup struct {
 	Hostname   string
 	UID, GID   int  // the host's ids that the box runs under; never 0
 	FromRoot   bool // the keeper is root: no user namespace, ids are set
-	IDMap      bool // idmapFD is given
+	IDMap      bool // a user namespace with the map of the workspace comes with it
 	Nested     bool
 	Mounts     []Mount
 	Disk       int64  // bytes that all private folders may hold together; 0: the kernel's default
@@ -39,6 +37,8 @@ type Setup struct {
 	// host; 0: the host's.
 	CPUs         float64 // in steps of a thousandth
 	Memory, Pids int64
+
+	idmap int // inside: the descriptor that came
 }
 
 // MountKind mirrors the kinds of a plan's mounts.

@@ -5,11 +5,14 @@ package stage
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-dev/caisson/internal/guest"
 )
 
 // Descriptors of the watcher's process when it starts.
@@ -28,37 +31,47 @@ const (
 	keeperDone  = 'D' // keeper: the box is gone and its folder is mine to remove
 )
 
-// Watched says what a watcher is to do.
+// Watched says what a watcher holds from its first moment.
 type Watched struct {
-	Dir    string        // the sandbox's folder
-	Wall   time.Duration // 0: no limit
-	PID    int           // of the box's first process
-	Memory int64         // limit that no cgroup keeps, in bytes; 0: none
-	Group  []string      // the box's cgroup, as Start wrote it
+	Dir   string   // the sandbox's folder
+	PID   int      // of the box's first process
+	Group []string // the box's cgroup, as Begin wrote it
 }
 
 // args are the watcher's arguments; ParseWatched reads them.
 func (w *Watched) args() []string {
-	return append([]string{
-		w.Dir, strconv.FormatInt(int64(w.Wall), 10), strconv.Itoa(w.PID), strconv.FormatInt(w.Memory, 10),
-	}, w.Group...)
+	return append([]string{w.Dir, strconv.Itoa(w.PID)}, w.Group...)
 }
 
 // ParseWatched reads the arguments of a watcher's process.
 func ParseWatched(args []string) (Watched, error) {
-	if len(args) < 4 {
+	if len(args) < 2 {
 		return Watched{}, fmt.Errorf("parse arguments of watcher: there are %d", len(args))
 	}
-	w := Watched{Dir: args[0], Group: args[4:]}
-	var n [3]int64
-	for i := range n {
-		var err error
-		if n[i], err = strconv.ParseInt(args[i+1], 10, 64); err != nil {
-			return Watched{}, fmt.Errorf("parse arguments of watcher: %w", err)
-		}
+	pid, err := strconv.Atoi(args[1])
+	if err != nil {
+		return Watched{}, fmt.Errorf("parse arguments of watcher: %w", err)
 	}
-	w.Wall, w.PID, w.Memory = time.Duration(n[0]), int(n[1]), n[2]
-	return w, nil
+	return Watched{Dir: args[0], PID: pid, Group: args[2:]}, nil
+}
+
+// instructions are what the plan adds, sent when there is one.
+type instructions struct {
+	Wall   time.Duration // 0: no limit
+	Memory int64         // limit that no cgroup keeps, in bytes; 0: none
+}
+
+func (i *instructions) encode() []byte {
+	var e guest.Encoder
+	e.Int(int64(i.Wall))
+	e.Int(i.Memory)
+	return e.Data()
+}
+
+func decodeInstructions(p []byte) (instructions, error) {
+	d := guest.NewDecoder(p)
+	i := instructions{Wall: time.Duration(d.Int()), Memory: d.Int()}
+	return i, d.Finish()
 }
 
 // Watch is the watcher: a process outside the box, one per box, that ends it
@@ -77,11 +90,21 @@ func Watch(w Watched) error {
 	if err != nil {
 		return err
 	}
-	v := &watcher{Watched: w, group: group, sampler: sampler{pid: w.PID, limit: w.Memory}}
+	v := &watcher{Watched: w, group: group}
+	// A keeper that dies before there is a plan is the end of this read.
+	msg, err := guest.ReadMessage(control{}, maxInstructions)
+	if err != nil {
+		return v.abandon()
+	}
+	i, err := decodeInstructions(msg)
+	if err != nil {
+		return errors.Join(err, v.abandon())
+	}
+	v.sampler = sampler{pid: w.PID, limit: i.Memory}
 	now := time.Now()
 	v.sampler.next = now
-	if w.Wall > 0 {
-		v.deadline = now.Add(w.Wall)
+	if i.Wall > 0 {
+		v.deadline = now.Add(i.Wall)
 	}
 	v.fds = [...]unix.PollFd{
 		{Fd: watchControlFD, Events: unix.POLLIN},
@@ -103,6 +126,27 @@ func Watch(w Watched) error {
 		if done, err := v.step(); done || err != nil {
 			return err
 		}
+	}
+}
+
+// maxInstructions bounds the message, in bytes: two numbers.
+const maxInstructions = 64
+
+// control reads the keeper's socket, blocking, without Go's poller.
+type control struct{}
+
+func (control) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(watchControlFD, p)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
 	}
 }
 

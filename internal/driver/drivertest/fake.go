@@ -38,6 +38,9 @@ func (f *Fake) Tier() api.Tier { return api.TierProcess }
 // Capabilities returns f.Can.
 func (f *Fake) Capabilities() driver.Capabilities { return f.Can }
 
+// Begin has nothing to begin.
+func (*Fake) Begin(string, string) driver.Begun { return nil }
+
 // Probe finds that memory is there.
 func (f *Fake) Probe(context.Context, driver.Depth) api.Probe {
 	return api.Probe{Tier: f.Tier(), Usable: true, Features: []api.Feature{

@@ -104,7 +104,9 @@ type nearSide struct {
 	path string
 }
 
-func (n *nearSide) Tier() api.Tier                    { return n.tier }
+func (n *nearSide) Tier() api.Tier                  { return n.tier }
+func (*nearSide) Begin(string, string) driver.Begun { return nil }
+
 func (n *nearSide) Capabilities() driver.Capabilities { return n.can }
 
 // call makes one call. It gives up when ctx ends: the other side sees that.

@@ -52,12 +52,17 @@ func (d process) startNothing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	root := os.Geteuid() == 0
+	p, err := stage.Begin(stage.Beginning{Guest: bin, ID: "probe", FromRoot: root, UID: os.Getuid(), GID: os.Getgid()})
+	if err != nil {
+		return explain(err)
+	}
 	uid, gid := os.Getuid(), os.Getgid()
-	if uid == 0 {
+	if root {
 		uid, gid = probeID, probeID
 	}
-	p, err := stage.Start(stage.Launch{Guest: bin, Setup: stage.Setup{
-		ID: "probe", Generation: 1, Hostname: "caisson", UID: uid, GID: gid, FromRoot: os.Geteuid() == 0,
+	err = p.Build(stage.Launch{Setup: stage.Setup{
+		ID: "probe", Generation: 1, Hostname: "caisson", UID: uid, GID: gid, FromRoot: root,
 		Mounts: []stage.Mount{
 			{Kind: stage.MountProc, Target: "/proc"},
 			{Kind: stage.MountDev, Target: "/dev"},

@@ -8,6 +8,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -52,34 +53,78 @@ func (d process) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Descriptors: true, SharedFiles: true, Pause: freeze}
 }
 
+// Begin starts the guest and the watcher of a box; see driver.Driver.
+func (d process) Begin(id, dir string) driver.Begun {
+	b := &begun{done: make(chan struct{})}
+	go func() {
+		defer close(b.done)
+		bin, err := d.guest()
+		if err != nil {
+			b.err = &api.Error{
+				Code: api.CodeHost, Message: err.Error(),
+				Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",
+			}
+			return
+		}
+		b.p, b.err = stage.Begin(stage.Beginning{
+			Guest: bin, ID: id, Dir: dir, Cgroups: d.cgroups(),
+			FromRoot: os.Geteuid() == 0, UID: os.Getuid(), GID: os.Getgid(),
+		})
+		if b.err != nil {
+			b.err = explain(b.err)
+		}
+	}()
+	return b
+}
+
+// begun is a guest and a watcher that wait, once done is closed.
+type begun struct {
+	done chan struct{}
+	p    *stage.Process
+	err  error
+}
+
+// Abandon ends them; see driver.Begun.
+func (b *begun) Abandon() {
+	<-b.done
+	if b.err == nil {
+		// What cannot be removed, the next command sweeps.
+		_ = b.p.Destroy()
+	}
+}
+
 // Create starts a box; see driver.Driver.
 func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, error) {
+	start := spec.Begun
+	if start == nil {
+		start = d.Begin(spec.ID, spec.Dir)
+	}
 	launch, err := translate(spec)
 	if err != nil {
+		start.Abandon()
 		return nil, err
 	}
-	if launch.Guest, err = d.guest(); err != nil {
-		return nil, &api.Error{
-			Code: api.CodeHost, Message: err.Error(),
-			Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",
-		}
+	b, ok := start.(*begun)
+	if !ok {
+		start.Abandon()
+		return nil, fmt.Errorf("create box: what was begun is another driver's")
 	}
-	launch.Cgroups = d.cgroups()
-	p, err := stage.Start(launch)
-	if err != nil {
+	<-b.done
+	if b.err != nil {
+		return nil, b.err
+	}
+	if err := b.p.Build(launch); err != nil {
 		return nil, explain(err)
 	}
-	b := &box{p: p}
 	// Nothing may run in a box that nobody is sure to end.
 	select {
-	case <-p.Ready():
-		return b, nil
-	case <-p.Ended():
+	case <-b.p.Ready():
+		return &box{p: b.p}, nil
+	case <-b.p.Ended():
 		// The guest's Hello, if it could send one, says more than its end.
-		return b, nil
+		return &box{p: b.p}, nil
 	case <-ctx.Done():
-		p.Destroy()
-		return nil, fmt.Errorf("create box: %w", ctx.Err())
+		return nil, errors.Join(fmt.Errorf("create box: %w", ctx.Err()), b.p.Destroy())
 	}
 }
 
@@ -103,7 +148,6 @@ func translate(spec driver.Spec) (stage.Launch, error) {
 	}
 	root := os.Geteuid() == 0
 	l := stage.Launch{
-		Dir:  spec.Dir,
 		Wall: time.Duration(p.Lifetime.Wall),
 		Limits: stage.Limits{
 			Memory: int64(p.Limits.Memory), CPUs: p.Limits.CPUs, Pids: p.Limits.Pids,

@@ -126,7 +126,7 @@ func Shim(argv []string) int {
 		if _, err := io.ReadFull(ctl, b[:]); err != nil {
 			return 125
 		}
-		_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, foreground)
+		// The kernel left it in the foreground.
 		_ = unix.Kill(-foreground, unix.SIGCONT)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -25,16 +26,19 @@ import (
 
 // Options say what to run and with what.
 type Options struct {
-	Plan   *policy.Plan
-	Driver driver.Driver
-	Store  *store.Store
-	Name   string // optional
-	Keep   bool   // the record and its events stay
-	Report string // file for events as JSON lines; "" for none
-	Stdin  *os.File
-	Stdout *os.File
-	Stderr *os.File
-	Warn   func(line string) // one line for the person
+	// Resolve gives the plan. It is called once, while the first of Drivers begins.
+	Resolve func() (*policy.Plan, error)
+	Drivers []driver.Driver
+	Store   *store.Store
+	Name    string // optional
+	Keep    bool   // the record and its events stay
+	Report  string // file for events as JSON lines; "" for none
+	Stdin   *os.File
+	Stdout  *os.File
+	Stderr  *os.File
+	Warn    func(line string) // one line for the person
+
+	plan *policy.Plan
 }
 
 // startTime is how long a command may take to be started. A healthy start is
@@ -49,9 +53,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 	if err != nil {
 		return api.ExitFailed, err
 	}
-	s, err := sandbox.Create(ctx, sandbox.Config{
-		Store: o.Store, Driver: o.Driver, Plan: o.Plan, Name: o.Name, Observe: report.event,
-	})
+	s, err := create(ctx, &o, report.event)
 	if err != nil {
 		return api.ExitFailed, err
 	}
@@ -71,6 +73,28 @@ func Run(ctx context.Context, o Options) (int, error) {
 	k.finish()
 	<-swept
 	return code, errors.Join(err, report.close())
+}
+
+// create makes the box. What needs no plan is begun before there is one: the
+// start of two processes takes as long as the resolution of the policy.
+func create(ctx context.Context, o *Options, observe func(api.Event)) (*sandbox.Sandbox, error) {
+	begun, err := sandbox.Begin(o.Store, o.Drivers[0], o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if o.plan, err = o.Resolve(); err != nil {
+		return nil, errors.Join(err, begun.Abandon())
+	}
+	if o.plan.Tier != o.Drivers[0].Tier() {
+		i := slices.IndexFunc(o.Drivers, func(d driver.Driver) bool { return d.Tier() == o.plan.Tier })
+		if err := begun.Abandon(); err != nil || i < 0 {
+			return nil, errors.Join(fmt.Errorf("no driver for tier %q", o.plan.Tier), err)
+		}
+		if begun, err = sandbox.Begin(o.Store, o.Drivers[i], o.Name); err != nil {
+			return nil, err
+		}
+	}
+	return begun.Create(ctx, o.plan, observe)
 }
 
 type keeper struct {
@@ -159,12 +183,12 @@ func startFailure(o *Options, err error) (int, error) {
 	if !errors.As(err, &se) {
 		return api.ExitFailed, fmt.Errorf("start command: %w", err)
 	}
-	name := o.Plan.Argv[0]
+	name := o.plan.Argv[0]
 	no := syscall.Errno(se.Errno)
 	switch {
 	case se.Step == "chdir":
 		return api.ExitFailed, &api.Error{
-			Code: api.CodeWorkspace, Message: fmt.Sprintf("the working directory %s cannot be entered inside: %v", o.Plan.Dir, no),
+			Code: api.CodeWorkspace, Message: fmt.Sprintf("the working directory %s cannot be entered inside: %v", o.plan.Dir, no),
 			Hint: "start from within the workspace, or grant the folder with --read",
 		}
 	case se.Step != "exec":

@@ -18,7 +18,7 @@ var errOutput = errors.New("output limit")
 // ending says why a command has no exit of its own.
 func (k *keeper) ending(err error) (int, error) {
 	if errors.Is(err, errOutput) {
-		return api.ExitKilled, k.limit("output", "output: "+size(k.o.Plan.Limits.Output)+" limit",
+		return api.ExitKilled, k.limit("output", "output: "+size(k.o.plan.Limits.Output)+" limit",
 			"raise limits.output, or write less to standard output")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -29,7 +29,7 @@ func (k *keeper) ending(err error) (int, error) {
 	}
 	switch exit.Limit {
 	case "wall":
-		return api.ExitTimeout, k.limit("wall", fmt.Sprintf("wall time: %v limit", k.o.Plan.Lifetime.Wall),
+		return api.ExitTimeout, k.limit("wall", fmt.Sprintf("wall time: %v limit", k.o.plan.Lifetime.Wall),
 			"raise lifetime.wall or --timeout")
 	case "memory":
 		return api.ExitKilled, nil // judge says it
@@ -52,7 +52,7 @@ func (k *keeper) judge(code int, err error) (int, error) {
 		return api.ExitFailed, errors.Join(err, e)
 	}
 	if slices.Contains(exit.Reached, "pids") {
-		message := fmt.Sprintf("pids: the limit of %d processes and threads was reached, and no more could be started", k.o.Plan.Limits.Pids)
+		message := fmt.Sprintf("pids: the limit of %d processes and threads was reached, and no more could be started", k.o.plan.Limits.Pids)
 		k.o.Warn(message + "; raise limits.pids or --pids")
 		if e := k.limitEvent("pids", message); e != nil {
 			return api.ExitFailed, errors.Join(err, e)
@@ -61,7 +61,7 @@ func (k *keeper) judge(code int, err error) (int, error) {
 	var said *api.Error
 	if slices.Contains(exit.Reached, "memory") && !(errors.As(err, &said) && said.Code == api.CodeLimit) {
 		return api.ExitKilled, k.limit("memory",
-			"memory: "+size(k.o.Plan.Limits.Memory)+" limit", "raise limits.memory or --memory")
+			"memory: "+size(k.o.plan.Limits.Memory)+" limit", "raise limits.memory or --memory")
 	}
 	return code, err
 }

@@ -49,20 +49,16 @@ const freezeTime = 2 * time.Second
 // suspend stops the keeper as ^Z would stop the program: the box is frozen, its
 // wall clock goes on. When somebody continues the keeper, all goes on.
 func (k *keeper) suspend(byProgram bool) {
-	freeze, thaw := k.s.Client.Freeze, k.s.Client.Thaw
-	if k.o.Driver.Capabilities().Pause {
-		freeze, thaw = k.s.Box.Pause, k.s.Box.Resume
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), freezeTime)
 	defer cancel()
-	_ = freeze(ctx) // also undone if it only went half way
+	_ = k.s.Freeze(ctx) // also undone if it only went half way
 	k.io.suspended()
 	// SIGSTOP, since SIGTSTP is caught. The shell sees the whole job stopped.
 	_ = unix.Kill(0, unix.SIGSTOP)
 	k.io.resumed()
 	ctx, cancel = context.WithTimeout(context.Background(), freezeTime)
 	defer cancel()
-	_ = thaw(ctx)
+	_ = k.s.Thaw(ctx)
 	k.signal(unix.SIGWINCH) // the guest was frozen too, and could not be told before
 	if byProgram {
 		_ = k.proc.Continue()

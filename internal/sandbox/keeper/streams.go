@@ -55,7 +55,7 @@ type pipes struct {
 
 func newPipes(o *Options, cmd *guest.Command) (*pipes, error) {
 	p := &pipes{o: o, unread: -1, over: make(chan struct{})}
-	budget := newBudget(int64(o.Plan.Limits.Output), p.over)
+	budget := newBudget(int64(o.plan.Limits.Output), p.over)
 	files := []*os.File{o.Stdin, o.Stdout, o.Stderr}
 	for i, f := range files {
 		host := int(f.Fd())
@@ -64,7 +64,7 @@ func newPipes(o *Options, cmd *guest.Command) (*pipes, error) {
 			p.theirs = append(p.theirs, p.theirs[1])
 			break
 		}
-		r, w, err := newPipe(o.Plan.User)
+		r, w, err := newPipe(o.plan.User)
 		if err != nil {
 			p.started()
 			p.finish()

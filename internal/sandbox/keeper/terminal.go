@@ -47,7 +47,7 @@ func newTerminal(o *Options, cmd *guest.Command) (*terminal, error) {
 		in: int(o.Stdin.Fd()), out: int(o.Stdout.Fd()),
 		done: make(chan struct{}), over: make(chan struct{}),
 	}
-	t.budget = newBudget(int64(o.Plan.Limits.Output), t.over)
+	t.budget = newBudget(int64(o.plan.Limits.Output), t.over)
 	size := t.size()
 	cmd.Terminal = &size
 	return t, nil
