@@ -152,6 +152,9 @@ func SweepCgroup(dir string) error {
 	if err != nil {
 		return fmt.Errorf("read cgroup of sandbox: %w", err)
 	}
+	if len(b) == 0 {
+		return nil // its keeper died before it wrote them down, and so before it made any
+	}
 	g, err := parseGroup(strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"))
 	if err != nil {
 		return err

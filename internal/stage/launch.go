@@ -161,9 +161,13 @@ func (p *Process) send(l *Launch) error {
 	} else {
 		err = p.Stream.SendDescriptors(msg, fds)
 	}
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		<-p.ended // it is dying, and its end says more
+		_, _, reason := p.Outcome()
+		return errors.New(reason)
+	}
 	if err != nil {
-		// A guest that is dead already says more by its end.
-		return fmt.Errorf("send setup: %w%s", err, p.LastWords())
+		return fmt.Errorf("send setup: %w", err)
 	}
 	return nil
 }

@@ -167,6 +167,12 @@ func TestKillAnyProcessAtRandom(t *testing.T) {
 		if name != "keeper" && cmd.ProcessState.ExitCode() != 125 {
 			t.Fatalf("round %d: %s killed: exit %v, want 125", i, name, err)
 		}
+		if at.watcher == 0 {
+			// A folder was made and nobody who would remove it: the next command does.
+			if out, err := p.run(t, "ls").CombinedOutput(); err != nil {
+				t.Fatalf("caisson ls: %v\n%s", err, out)
+			}
+		}
 		p.nothingLeft(t, before, gone)
 		_ = os.Remove(filepath.Join(p.home, "ws", "f"))
 	}
