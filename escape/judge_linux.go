@@ -188,6 +188,7 @@ func lastLines(s string) string {
 	if s = strings.TrimSpace(s); s == "" {
 		return ""
 	}
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " / ")
 	return " (" + s[max(0, len(s)-200):] + ")"
 }
 

@@ -1,8 +1,12 @@
+//go:build linux
+
 package main
 
 import (
+	"encoding/binary"
 	"math/big"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/caisson-dev/caisson/escape"
@@ -23,20 +27,24 @@ const (
 //
 //go:norace
 func forkPause(ms uintptr) (int, error) {
+	timespec := binary.NativeEndian.AppendUint64(nil, uint64(ms/1000))
+	timespec = binary.NativeEndian.AppendUint64(timespec, uint64(ms%1000)*1_000_000)
+	at := addr(timespec)
 	pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 	if e != 0 {
 		return 0, e
 	}
 	if pid == 0 {
-		childPause(ms)
+		childPause(at)
 	}
+	runtime.KeepAlive(timespec)
 	return int(pid), nil
 }
 
 //go:nosplit
 //go:norace
-func childPause(ms uintptr) {
-	syscall.RawSyscall(syscall.SYS_POLL, 0, 0, ms)
+func childPause(timespec uintptr) {
+	syscall.RawSyscall6(syscall.SYS_PPOLL, 0, 0, timespec, 0, 0, 0)
 	for {
 		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 0, 0, 0)
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command probe is the program inside: one static binary with an action per
 // probe, raw system calls, no shell. Its job comes on standard input; what it
 // prints is evidence and never a verdict.
