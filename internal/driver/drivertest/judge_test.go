@@ -97,6 +97,7 @@ func mutants(t *testing.T) []defect {
 		all = append(all, defect{name, check, says, mutant{}, map[string]Program{program: run}})
 	}
 	probeMutants(add)
+	beginMutants(add)
 	createMutants(add)
 	leavingMutants(t, onBox)
 	boxMutants(add, onBox)

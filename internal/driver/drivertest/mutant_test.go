@@ -14,6 +14,7 @@ type mutant struct {
 	driver.Driver
 	can     func(driver.Capabilities) driver.Capabilities
 	probe   func(depth driver.Depth, p api.Probe) api.Probe
+	begin   func(id, dir string) driver.Begun
 	create  func(ctx context.Context, spec driver.Spec, real func(driver.Spec) (driver.Box, error)) (driver.Box, error)
 	restore func(ctx context.Context, spec driver.Spec, dir string) (driver.Box, error)
 	box     func(b *mutantBox)
@@ -32,6 +33,13 @@ func (m *mutant) Probe(ctx context.Context, depth driver.Depth) api.Probe {
 		return m.probe(depth, p)
 	}
 	return p
+}
+
+func (m *mutant) Begin(id, dir string) driver.Begun {
+	if m.begin != nil {
+		return m.begin(id, dir)
+	}
+	return m.Driver.Begin(id, dir)
 }
 
 func (m *mutant) Create(ctx context.Context, spec driver.Spec) (driver.Box, error) {

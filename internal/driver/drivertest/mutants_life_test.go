@@ -109,6 +109,41 @@ func boxMutants(add adder, onBox onBoxer) {
 	onBox("measures less than nothing", "Stats", "Memory:-1", func(b *mutantBox) { b.stats = func() (driver.Stats, error) { return driver.Stats{Memory: -1}, nil } })
 }
 
+// begunFile is the beginning of a box: a file, which Abandon removes.
+type begunFile string
+
+func (b begunFile) Abandon() { _ = os.Remove(string(b)) }
+
+// begunForEver is one that Abandon leaves.
+type begunForEver struct{}
+
+func (begunForEver) Abandon() {}
+
+func beginMutants(add adder) {
+	const file = "driver-begun"
+	add("abandons nothing", "Begin", "file driver-begun", mutant{begin: func(_, dir string) driver.Begun {
+		touch(dir, file)
+		return begunForEver{}
+	}})
+	add("begins again", "Begin", "file driver-begun", mutant{begin: func(_, dir string) driver.Begun {
+		touch(dir, file)
+		return begunFile(filepath.Join(dir, file)) // which the fake's Create knows nothing of
+	}})
+	add("leaves what was begun for a box that is refused", "Begin", "file driver-begun", mutant{
+		begin: func(_, dir string) driver.Begun {
+			touch(dir, file)
+			return begunFile(filepath.Join(dir, file))
+		},
+		create: func(_ context.Context, spec driver.Spec, really func(driver.Spec) (driver.Box, error)) (driver.Box, error) {
+			b, err := really(spec)
+			if err == nil && spec.Begun != nil {
+				spec.Begun.Abandon()
+			}
+			return b, err
+		},
+	})
+}
+
 func touch(dir, name string) {
 	if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 		panic(err)

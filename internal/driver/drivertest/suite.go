@@ -92,6 +92,7 @@ func checks() []check {
 	return []check{
 		{"Probe", checkProbe},
 		{"Create", checkCreate},
+		{"Begin", checkBegin},
 		{"Create/refused leaves nothing", checkRefusedCreate},
 		{"Create/given up leaves nothing", checkAbandonedCreate},
 		{"Programs", checkPrograms},
