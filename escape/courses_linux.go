@@ -277,7 +277,7 @@ func (t *trial) compareAround(end func(*box) error) error {
 		return err
 	}
 	t.wrap = wrap
-	before := takeHost(nil)
+	before := takeHost(nil, "")
 	b, err := t.start(t.p.Action, true, false)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (t *trial) compareAround(end func(*box) error) error {
 func (t *trial) residue(before hostState, groups []string) {
 	var left []string
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		left = slices.DeleteFunc(before.diff(takeHost(nil), t.ws), func(s string) bool { return strings.Contains(s, " cgroup ") })
+		left = slices.DeleteFunc(before.diff(takeHost(nil, ""), t.ws), func(s string) bool { return strings.Contains(s, " cgroup ") })
 		for _, g := range groups {
 			if _, err := os.Stat(g); err == nil {
 				left = append(left, "+ cgroup "+g)

@@ -17,19 +17,26 @@ type hostState struct {
 	// mine says which processes and files count: on a machine where others work
 	// too, only those that can be the lab's. nil: all.
 	mine func(path string) bool
+	lab  string // the lab's pid namespace, once there is one
 }
 
 // takeHost lists the processes, mounts, network interfaces, cgroups, System V
 // objects, loop devices and the files of the places for passing things.
-func takeHost(mine func(path string) bool) hostState {
-	h := hostState{things: map[string]bool{}, mine: mine}
+func takeHost(mine func(path string) bool, lab string) hostState {
+	h := hostState{things: map[string]bool{}, mine: mine, lab: lab}
+	own := pidNamespace(os.Getpid())
 	for _, pid := range pidsOf("/proc") {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		if err != nil || len(b) == 0 || strings.HasPrefix(status(pid, "State"), "Z") {
 			continue // kernel threads come and go; the dead are gone
 		}
-		if mine != nil && !mine("/proc/"+strconv.Itoa(pid)+"/exe") {
-			continue
+		if mine != nil {
+			// Another benchmark at the same time has a lab, and so a namespace, of its own.
+			ns := pidNamespace(pid)
+			other := ns != own && ns != lab || strings.Contains(string(b), "\x00bench\x00")
+			if other || !mine("/proc/"+strconv.Itoa(pid)+"/exe") {
+				continue
+			}
 		}
 		h.add("process", strconv.Itoa(pid)+" "+string(b[:min(len(b), 60)]))
 	}
@@ -55,6 +62,11 @@ func takeHost(mine func(path string) bool) hostState {
 		h.add("loop", l)
 	}
 	return h
+}
+
+func pidNamespace(pid int) string {
+	ns, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/pid")
+	return ns
 }
 
 func (h hostState) add(kind, what string) { h.things[kind+" "+what] = true }

@@ -141,7 +141,7 @@ func (l *lab) control(p Probe) control {
 	if !out.breached { // a busy machine gets a second chance
 		out = l.try(p, tg, false)
 	}
-	c := control{ok: true}
+	var c control
 	switch {
 	case out.na != "":
 		c = control{reason: "the positive control cannot be made: " + strings.TrimPrefix(out.na, errNotHere.Error()+": ")}

@@ -160,20 +160,6 @@ func status(pid int, field string) string {
 	return ""
 }
 
-// tree gives a process and all its descendants.
-func tree(root int) []int {
-	children := map[int][]int{}
-	for _, pid := range pidsOf("/proc") {
-		parent, _ := strconv.Atoi(status(pid, "PPid"))
-		children[parent] = append(children[parent], pid)
-	}
-	all := []int{root}
-	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
-	}
-	return all
-}
-
 // openFiles gives the targets of a process's descriptors.
 func openFiles(pid int) []string {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"

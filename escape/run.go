@@ -1,7 +1,6 @@
 package escape
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -60,5 +59,3 @@ func choose(corpus []Probe, filter string) ([]string, error) {
 	}
 	return ids, nil
 }
-
-var errUnsupported = errors.New("the benchmark runs on Linux")

@@ -47,8 +47,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		Started: time.Now().UTC(), Targets: slices.Clone(o.Targets),
 	}
 	mine := labOnly(o.Probe, o.Lab, o.Caisson)
-	before := takeHost(mine)
-	err = onThread(func() error { return runLab(ctx, o, ids, &r) })
+	before := takeHost(mine, "")
+	err = onThread(func() error { return runLab(ctx, o, ids, &r, &before.lab) })
 	r.Seconds = time.Since(r.Started).Seconds()
 	r.Residue = settle(before)
 	order := map[string]int{}
@@ -69,7 +69,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 func settle(before hostState) []string {
 	var left []string
 	for range 50 {
-		if left = before.diff(takeHost(before.mine)); len(left) == 0 {
+		if left = before.diff(takeHost(before.mine, before.lab)); len(left) == 0 {
 			return nil
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -78,8 +78,9 @@ func settle(before hostState) []string {
 }
 
 // runLab starts the lab and reads its verdicts. The calling thread is the
-// lab's parent: with it dies the lab.
-func runLab(ctx context.Context, o Options, ids []string, r *Report) error {
+// lab's parent: with it dies the lab. The lab's pid namespace is told, so that
+// what is left of it can be found.
+func runLab(ctx context.Context, o Options, ids []string, r *Report, namespace *string) error {
 	task, err := json.Marshal(spec{
 		Targets: o.Targets, IDs: ids, Seed: o.Seed, Rounds: o.Rounds, Probe: o.Probe, Caisson: o.Caisson,
 		Root: r.Root, Limit: o.Limit,
@@ -120,6 +121,7 @@ func runLab(ctx context.Context, o Options, ids []string, r *Report) error {
 	if err != nil {
 		return fmt.Errorf("start the lab: %w", err)
 	}
+	*namespace = pidNamespace(cmd.Process.Pid)
 	_, _ = stdin.Write(append(task, '\n')) // if it is gone, Wait says why
 	dec := json.NewDecoder(verdicts)
 	var bad error
