@@ -56,9 +56,20 @@ func meminfo(size int64) string {
 		name string
 		size int64
 	}{
-		{"MemTotal", size}, {"MemFree", size}, {"MemAvailable", size}, {"Buffers", 0}, {"Cached", 0},
-		{"SwapCached", 0}, {"Active", 0}, {"Inactive", 0}, {"SwapTotal", 0}, {"SwapFree", 0},
-		{"Shmem", 0}, {"Slab", 0}, {"SReclaimable", 0}, {"SUnreclaim", 0},
+		{"MemTotal", size},
+		{"MemFree", size},
+		{"MemAvailable", size},
+		{"Buffers", 0},
+		{"Cached", 0},
+		{"SwapCached", 0},
+		{"Active", 0},
+		{"Inactive", 0},
+		{"SwapTotal", 0},
+		{"SwapFree", 0},
+		{"Shmem", 0},
+		{"Slab", 0},
+		{"SReclaimable", 0},
+		{"SUnreclaim", 0},
 	} {
 		fmt.Fprintf(&b, "%-16s%8d kB\n", l.name+":", l.size>>10)
 	}
