@@ -132,6 +132,9 @@ func build(s *Setup) error {
 	if err := limitSelf(s); err != nil {
 		return err
 	}
+	if err := keepTo(s.Processors); err != nil {
+		return &SetupError{"limit processors", err}
+	}
 	if err := dropRights(s); err != nil {
 		return err
 	}

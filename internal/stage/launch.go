@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -32,8 +33,9 @@ type Beginning struct {
 type Launch struct {
 	Setup Setup
 	Wall  time.Duration // 0: no limit
-	// Limits bound the box as a whole, by a cgroup for those that it has. A memory
-	// limit that it cannot keep is kept by the watcher, who samples.
+	// Limits bound the box as a whole, by a cgroup for those that it has. Of those
+	// that it cannot, memory is kept by the watcher, who samples, and processor time by
+	// keeping the programs to so many processors.
 	Limits Limits
 	// With Setup.IDMap: the ids of the workspace's owner, which appear inside as Setup.UID and GID.
 	WorkspaceUID, WorkspaceGID int
@@ -118,6 +120,9 @@ func Begin(b Beginning) (*Process, error) {
 // Build sends guest and watcher what they wait for, and returns at once: that the
 // root stands, the guest says in its Hello. On an error the box is gone.
 func (p *Process) Build(l Launch) error {
+	if l.Limits.CPUs > 0 && !p.group.has(ControlCPU) {
+		l.Setup.Processors = int(math.Ceil(l.Limits.CPUs))
+	}
 	err := p.group.limit(l.Limits)
 	if err == nil {
 		err = p.instruct(&l)
@@ -232,11 +237,14 @@ func (p *Process) fork(b *Beginning, null, stream int) error {
 
 // guestEnv is the whole environment of our own processes. The collector is off:
 // they are small, and a collection would wait for a program that is being
-// executed.
+// executed. The runtime need not look at cgroups, whose number of processors we
+// give it: it would keep files open among the descriptors that we close.
 var (
-	guestEnv = []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2", "GOTRACEBACK=single"}
-	watchEnv = []string{"GOGC=off", "GOMEMLIMIT=16MiB", "GOMAXPROCS=1", "GOTRACEBACK=single"}
+	guestEnv = []string{"GOGC=off", "GOMEMLIMIT=64MiB", "GOMAXPROCS=2", "GOTRACEBACK=single", noCgroups}
+	watchEnv = []string{"GOGC=off", "GOMEMLIMIT=16MiB", "GOMAXPROCS=1", "GOTRACEBACK=single", noCgroups}
 )
+
+const noCgroups = "GODEBUG=containermaxprocs=0,updatemaxprocs=0"
 
 // Ready is closed when the watcher holds the box: no program may start before.
 func (p *Process) Ready() <-chan struct{} { return p.ready }

@@ -11,7 +11,7 @@ import (
 func TestSetupRoundTrip(t *testing.T) {
 	s := &Setup{
 		ID: "a1", Generation: 3, Hostname: "caisson", UID: 1000, GID: 1001, FromRoot: true, IDMap: true, Nested: true,
-		Disk: 1 << 33, OpenFiles: 4096, CPUs: 1.5, Memory: 1 << 30, Pids: 77,
+		Disk: 1 << 33, OpenFiles: 4096, CPUs: 1.5, Memory: 1 << 30, Pids: 77, Processors: 3,
 		Mounts: []Mount{
 			{Kind: MountBind, Source: "/a\xffb", Target: "/c", Writable: true, NoExec: true, Optional: true, IDMap: true},
 			{Kind: MountFile, Target: "/etc/x", Mode: 0o600, Data: []byte{0, 1, 2}},

@@ -37,6 +37,7 @@ type Setup struct {
 	// host; 0: the host's.
 	CPUs         float64 // in steps of a thousandth
 	Memory, Pids int64
+	Processors   int // how many processors the programs are kept to; 0: as inherited
 
 	idmap int // inside: the descriptor that came
 }
@@ -100,6 +101,7 @@ func (s *Setup) encode() []byte {
 	e.Uint(uint64(s.CPUs*1000 + 0.5))
 	e.Uint(uint64(s.Memory))
 	e.Uint(uint64(s.Pids))
+	e.Uint(uint64(s.Processors))
 	e.Uint(uint64(len(s.Mounts)))
 	for i := range s.Mounts {
 		m := &s.Mounts[i]
@@ -132,6 +134,7 @@ func decodeSetup(p []byte) (*Setup, error) {
 		CPUs:       float64(d.UintMax(1<<30)) / 1000,
 		Memory:     int64(d.UintMax(1 << 62)),
 		Pids:       int64(d.UintMax(1 << 62)),
+		Processors: int(d.UintMax(1 << 20)),
 	}
 	for range d.UintMax(maxSetup) {
 		m := Mount{

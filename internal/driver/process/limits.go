@@ -44,7 +44,10 @@ func cgroupFeatures(c *stage.Cgroups, depth driver.Depth) []api.Feature {
 			api.FeatureLimitMemory, "memory and swap of all processes together", stage.ControlMemory,
 			api.StrengthSoft, "the watcher samples the memory of all processes; RLIMIT_DATA for each", "it can be exceeded for some tens of ms",
 		},
-		{api.FeatureLimitCPU, "quota of all processes together", stage.ControlCPU, api.StrengthNone, "", "nothing else bounds processor time"},
+		{
+			api.FeatureLimitCPU, "quota of all processes together", stage.ControlCPU,
+			api.StrengthSoft, "so many whole processors, by affinity", "a program could choose other processors",
+		},
 		{
 			api.FeatureFreeze, "all processes at once", stage.ControlFreeze,
 			api.StrengthSoft, "SIGSTOP to every process", "a process of the box could continue another",
