@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/caisson-dev/caisson/internal/testenv"
 )
 
@@ -288,4 +290,58 @@ func TestFrozenBoxEnds(t *testing.T) {
 		}
 		p.nothingLeft(t, before, gone)
 	})
+}
+
+// TestBoxEndsWhileItsOutputStalls: what nobody reads outside must not keep the
+// box alive. A terminal is the hard case: it blocks who writes to it.
+func TestBoxEndsWhileItsOutputStalls(t *testing.T) {
+	p := newPlace(t)
+	before := testenv.HostState(t, p.state)
+	master, terminal := openPTY(t)
+	cmd := p.run(t, "run", "--timeout", "1s", "--", "yes")
+	cmd.Stdout = terminal
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	at := await(t, cmd.Process.Pid)
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(at.guest) + "/stat")
+		if err != nil || strings.Contains(string(stat), ") Z ") && tasks(at.guest) == 1 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Error("the box outlives its wall time, since nobody reads what it wrote")
+			break
+		}
+	}
+	terminal.Close()
+	master.Close() // the hang-up ends the keeper's wait
+	_ = cmd.Wait()
+	p.nothingLeft(t, before, gone)
+}
+
+// tasks counts the threads of a process.
+func tasks(pid int) int {
+	list, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*")
+	return len(list)
+}
+
+func openPTY(t *testing.T) (master, terminal *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), "ptmx"), terminal
 }

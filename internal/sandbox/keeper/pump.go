@@ -10,8 +10,8 @@ import (
 )
 
 // pump moves bytes from one descriptor to another until the source ends or the
-// target no longer takes them, by splice: the bytes of a pipe are handed over,
-// not copied.
+// target no longer takes them. Between pipes and regular files it does so by
+// splice: the bytes of a pipe are handed over, not copied.
 type pump struct {
 	src, dst int
 	own      int     // the end that is ours, closed when the pump ends
@@ -73,7 +73,13 @@ func (p *pump) run() {
 // loop moves by splice, or where that is impossible by copying; await blocks
 // until a step may succeed, and is false if none ever will.
 func (p *pump) loop(await func() bool) {
-	move := p.splice
+	// A splice to or from anything that can stall (a terminal after ^S, a socket)
+	// holds the pipe's lock while it waits, and a program of the box that then writes to the pipe,
+	// or only closes it, cannot even be killed.
+	move := p.copy
+	if canSplice(p.src) && canSplice(p.dst) {
+		move = p.splice
+	}
 	for !p.stopping.Load() {
 		want := p.budget.take(chunk)
 		if want == 0 {
@@ -93,12 +99,21 @@ func (p *pump) loop(await func() bool) {
 				return
 			}
 		case err == unix.EINVAL:
-			// One of the two cannot be spliced: a terminal, a file opened for append.
+			// One of the two cannot be spliced: a file opened for append.
 			move = p.copy
 		default:
 			return // the target takes no more, or the source broke
 		}
 	}
+}
+
+func canSplice(fd int) bool {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFIFO || kind == unix.S_IFREG
 }
 
 func (p *pump) splice(n int) (int, error) {
