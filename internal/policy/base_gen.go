@@ -97,10 +97,14 @@ var baseLines = [...]struct {
 	{"filesystem.read[76]", 96},
 	{"filesystem.read[77]", 97},
 	{"filesystem.read[78]", 98},
-	{"filesystem.read[79]", 100},
-	{"filesystem.read[80]", 101},
-	{"filesystem.read[81]", 102},
-	{"filesystem.read[82]", 103},
+	{"filesystem.read[79]", 101},
+	{"filesystem.read[80]", 102},
+	{"filesystem.read[81]", 103},
+	{"filesystem.read[82]", 104},
+	{"filesystem.read[83]", 106},
+	{"filesystem.read[84]", 107},
+	{"filesystem.read[85]", 108},
+	{"filesystem.read[86]", 109},
 }
 
 // baseFile is the preset that is underneath every policy.
@@ -132,7 +136,8 @@ func baseFile() *File {
 				"/etc/groff", "/etc/perl", "/etc/python3", "/etc/python3.9",
 				"/etc/python3.10", "/etc/python3.11", "/etc/python3.12", "/etc/python3.13",
 				"/etc/python3.14", "/etc/java", "/etc/java-8-openjdk", "/etc/java-11-openjdk",
-				"/etc/java-17-openjdk", "/etc/java-21-openjdk", "/etc/java-25-openjdk", "/etc/fonts",
+				"/etc/java-17-openjdk", "/etc/java-21-openjdk", "/etc/java-25-openjdk", "/etc/chromium.d/default-flags",
+				"/etc/chromium.d/dev-shm", "/etc/chromium.d/extensions", "/etc/postgresql-common", "/etc/fonts",
 				"/etc/glvnd", "/etc/OpenCL", "/etc/vulkan",
 			},
 		},

@@ -28,7 +28,7 @@ func ThisBuild() Built {
 			"workspace.protect", "workspace.unprotect", "workspace.on_exec_later", "workspace.home",
 			"filesystem.keep.caches", "filesystem.keep.home",
 			"network.allow", "network.ask", "network.publish",
-			"credentials", "git", "nested", "services",
+			"credentials", "git", "services",
 			"lifetime.idle", "lifetime.max", "lifetime.on_idle",
 		},
 	}

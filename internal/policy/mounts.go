@@ -38,6 +38,7 @@ func (r *resolver) layRoot() error {
 	}
 	r.keepLinks(links)
 	r.layOwn()
+	r.layBrowser()
 	f := r.mountStrength()
 	return r.promise(api.Point{
 		Name: "filesystem", Value: "the host's system read-only (" + summary(shown) + "); nothing else of the host but what follows; private /tmp, /run and home",

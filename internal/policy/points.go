@@ -20,6 +20,8 @@ func (r *resolver) isolate() error {
 		}
 	}
 	sec, land := r.probe.Feature(api.FeatureSeccomp), r.probe.Feature(api.FeatureLandlock)
+	bounded := api.Point{Name: "landlock", Value: "files and signals bounded a second time", Strength: land.Strength, Reason: land.Reason, Origin: def}
+	calls := r.narrowed(&bounded)
 	points := []struct {
 		api.Point
 		fix string
@@ -27,8 +29,8 @@ func (r *resolver) isolate() error {
 		{api.Point{Name: "network", Value: "sealed: no way out or in, its own loopback only", Strength: ns.Strength, Reason: ns.Reason, Origin: network}, ns.Fix},
 		{api.Point{Name: "processes", Value: "it sees its own processes only, and they end with it", Strength: ns.Strength, Reason: ns.Reason, Origin: def}, ns.Fix},
 		{api.Point{Name: "hostname", Value: hostname, Strength: ns.Strength, Reason: ns.Reason, Origin: def}, ns.Fix},
-		{api.Point{Name: "seccomp", Value: "only system calls of an allow list", Strength: sec.Strength, Reason: sec.Reason, Origin: def}, sec.Fix},
-		{api.Point{Name: "landlock", Value: "files and signals bounded a second time", Strength: land.Strength, Reason: land.Reason, Origin: def}, land.Fix},
+		{api.Point{Name: "seccomp", Value: calls, Strength: sec.Strength, Reason: sec.Reason, Origin: def}, sec.Fix},
+		{bounded, land.Fix},
 	}
 	for i, rule := range r.m.Network.Deny {
 		points = append(points, points[0])

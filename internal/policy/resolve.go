@@ -26,7 +26,7 @@ func Resolve(in Input) (*Plan, error) {
 		return nil, err
 	}
 	steps := []func() error{
-		r.chooseTier, r.placeWorkspace, r.chooseUser,
+		r.chooseTier, r.nest, r.placeWorkspace, r.chooseUser,
 		r.layRoot, r.findOpen, r.bindPathFolders, r.bindWorkspace, r.grant, r.pastLinks, r.hide, r.settle,
 		r.isolate, r.limit, r.environment,
 	}

@@ -48,6 +48,11 @@ func (r *root) mountProc(target string) error {
 	if err := r.attach(fd, target, true); err != nil {
 		return err
 	}
+	if r.nested {
+		if err := r.keepWhole(fd); err != nil {
+			return err
+		}
+	}
 	if r.oneUserNamespace {
 		if err := forbidUserNamespaces(fd); err != nil {
 			return err
@@ -78,6 +83,30 @@ func (r *root) mountProc(target string) error {
 		return fmt.Errorf("mount /proc/sys: %w", err)
 	}
 	return r.bootID(target)
+}
+
+// wholeProc is where a nested box keeps a /proc without covers, itself below a cover.
+const wholeProc = "/.caisson/whole"
+
+// keepWhole mounts proc, which is not covered yet, a second time where no path
+// leads. In a user namespace the kernel allows a new /proc only to who has one in its mount
+// namespace of which nothing is covered (mount_too_revealing, fs/namespace.c); without this
+// no inner sandbox could have a /proc, or else the box's own would have to be bare for
+// everyone in it. The cover is a mount that whoever makes a mount namespace inside inherits
+// locked: it neither comes off nor is passed by a bind of what is around it.
+func (r *root) keepWhole(proc int) error {
+	fd, err := unix.OpenTree(proc, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("clone proc: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := r.attach(fd, wholeProc+"/proc", true); err != nil {
+		return err
+	}
+	if err := r.cover(strings.TrimPrefix(wholeProc, "/"), true, false); err != nil {
+		return fmt.Errorf("cover %s: %w", wholeProc, err)
+	}
+	return nil
 }
 
 // forbidUserNamespaces sets the quota of user namespaces below the box's own to

@@ -23,8 +23,8 @@ type root struct {
 	uid, gid int
 	owned bool // files must be given to uid and gid (built as root)
 	idmap int  // user namespace descriptor, or -1
-	// oneUserNamespace: the box has a user namespace and gets no further one.
-	oneUserNamespace bool
+	// oneUserNamespace: the box has a user namespace and gets no further one. nested: its programs make some.
+	oneUserNamespace, nested bool
 }
 
 // scratchDir is where the scratch tmpfs hangs until the root is finished.
@@ -49,7 +49,7 @@ func newRoot(s *Setup) (*root, error) {
 	}
 	r := &root{
 		fd: fd, dirs: map[string]bool{"/": true}, uid: s.UID, gid: s.GID,
-		owned: s.FromRoot, idmap: -1, oneUserNamespace: !s.FromRoot && !s.Nested,
+		owned: s.FromRoot, idmap: -1, nested: s.Nested, oneUserNamespace: !s.FromRoot && !s.Nested,
 	}
 	if s.IDMap {
 		r.idmap = s.idmap
