@@ -68,9 +68,15 @@ type box struct {
 
 func start(t *testing.T, plan *policy.Plan) *box {
 	t.Helper()
+	return startAs(t, "test", plan)
+}
+
+// startAs starts a box beside others.
+func startAs(t *testing.T, id string, plan *policy.Plan) *box {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	b, err := newDriver(t).Create(ctx, driver.Spec{ID: "test", Plan: plan})
+	b, err := newDriver(t).Create(ctx, driver.Spec{ID: id, Plan: plan})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,8 +65,22 @@ func descendants(pid int) (all []int) {
 	return all
 }
 
-func TestPosture(t *testing.T) {
-	plan := newPlan(t, "")
+func TestPosture(t *testing.T) { posture(t, newPlan(t, "")) }
+
+// A nested box is as any other, but for what nested opens: its programs hold no right
+// themselves, and /proc is covered for them.
+func TestPostureNested(t *testing.T) {
+	plan := newPlan(t, nestedPolicy)
+	if !plan.Nested {
+		t.Fatal("the plan is not nested")
+	}
+	posture(t, plan)
+}
+
+const nestedPolicy = "nested: true\naccept: [nested]\n"
+
+func posture(t *testing.T, plan *policy.Plan) {
+	t.Helper()
 	b := start(t, plan)
 	p, _ := b.spawn(t, "sleep", "1000")
 	pid := b.hostPID(t, p.PID)
@@ -251,6 +265,10 @@ func checkMounts(t *testing.T, pid int, plan *policy.Plan) {
 			want[m.Target] = "rw,nosuid,nodev,noexec"
 			want[m.Target+"/sys"] = "ro,nosuid,nodev,noexec"
 			want[m.Target+"/sys/kernel/random/boot_id"] = "ro,nosuid,nodev,noexec"
+			if plan.Nested {
+				want["/.caisson/whole"] = "ro,nosuid,nodev,noexec"
+				want["/.caisson/whole/proc"] = "rw,nosuid,nodev,noexec"
+			}
 			for _, name := range stage.ProcMasked() {
 				if _, err := os.Lstat("/proc/" + name); err == nil {
 					want[m.Target+"/"+name] = "ro,nosuid,nodev,noexec"
