@@ -56,12 +56,12 @@ func TestNestedHolds(t *testing.T) {
 			"mount --bind /usr/bin /mnt && test -x /mnt/sh",
 		},
 		{"the whole /proc has a path", "test -e /.caisson/whole/proc", "test -e /proc/self"},
-		{"the system becomes writable", "mount -o remount,rw,bind /usr || mount -o remount,rw /", "mount -t tmpfs -o ro none /tmp && mount -o remount,rw /tmp"},
+		{"the system becomes writable", "mount -t proc none /proc; mount -o remount,rw,bind /usr || mount -o remount,rw /", "mount -t proc none /proc; mount -t tmpfs -o ro none /tmp && mount -o remount,rw /tmp && touch /tmp/x"},
 		{
 			"kernel settings are writable", "mount -t proc none /proc; : > /proc/sys/kernel/core_pattern || : > /proc/sysrq-trigger",
 			": > /proc/self/comm",
 		},
-		{"the guest can be traced", "cat /proc/1/environ; ls /proc/1/fd | grep .", "cat /proc/$$/environ; ls /proc/$$/fd | grep ."},
+		{"the guest can be traced", "cat /proc/1/environ; ls /proc/1/fd | grep .", "mount -t proc none /proc; cat /proc/1/environ; ls /proc/1/fd | grep ."},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			argv := innerRoot(c.control)
