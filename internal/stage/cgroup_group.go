@@ -266,16 +266,10 @@ func (g *Cgroup) reached() []string {
 		return nil
 	}
 	var names []string
-	if dir := g.dir[ControlMemory]; dir != "" {
-		file := dir + "/memory.oom_control"
-		if g.version == 2 {
-			file = dir + "/memory.events"
-		}
-		if n, err := readField(file, "oom_kill"); err == nil && n > 0 {
-			names = append(names, "memory")
-		}
+	if g.outOfMemory() {
+		names = append(names, "memory")
 	}
-	if dir := g.dir[ControlPids]; dir != "" {
+	if dir := g.dir[ControlPids]; dir != "" && g.pids > 0 {
 		refused, _ := readField(dir+"/pids.events", "max") // absent before 4.3
 		// The programs' own limit refuses without counting, and counts the same
 		// processes: the peak tells. Kernels before 6.1 keep none, and it is not told.
@@ -285,6 +279,23 @@ func (g *Cgroup) reached() []string {
 		}
 	}
 	return names
+}
+
+// outOfMemory reports whether a process was killed and the group's own limit was
+// at least once in the way: the host, or a group above, may have been short of
+// memory too, and that is not the box's limit.
+func (g *Cgroup) outOfMemory() bool {
+	dir := g.dir[ControlMemory]
+	if dir == "" {
+		return false
+	}
+	if g.version == 2 {
+		own, _ := readField(dir+"/memory.events", "oom")
+		killed, _ := readField(dir+"/memory.events", "oom_kill")
+		return own > 0 && killed > 0
+	}
+	killed, _ := readField(dir+"/memory.oom_control", "oom_kill")
+	return killed > 0 && g.hitsV1()
 }
 
 func isMissing(err error) bool { return errors.Is(err, os.ErrNotExist) }

@@ -141,6 +141,21 @@ func (g *Cgroup) isFrozenV1() (bool, error) {
 	return state == "FROZEN", err
 }
 
+// hitsV1 reports whether the group ever came to its own limit of memory, or so
+// near that the next batch of pages (64, by which the kernel counts) was over it. Linux 6.18
+// no longer counts refusals in memory.failcnt.
+func (g *Cgroup) hitsV1() bool {
+	const near = 1 << 20
+	for _, name := range [...]string{"/memory.", "/memory.memsw."} {
+		limit, err := readNumbers(g.dir[ControlMemory] + name + "limit_in_bytes")
+		most, err2 := readNumbers(g.dir[ControlMemory] + name + "max_usage_in_bytes")
+		if err == nil && err2 == nil && len(limit) == 1 && len(most) == 1 && most[0] >= limit[0]-near {
+			return true
+		}
+	}
+	return false
+}
+
 // memoryEvents returns a descriptor that becomes readable when the group is out
 // of memory; -1 where nobody needs to be told, since the kernel ends the whole group (version 2)
 // or there is no limit.

@@ -186,13 +186,8 @@ func (v *watcher) step() (done bool, err error) {
 		}
 	}
 	if v.fds[2].Revents != 0 {
-		v.fds[2].Fd = -1
-		// The removal of the group wakes too; then the box has ended before.
-		box := []unix.PollFd{{Fd: watchPidfdFD, Events: unix.POLLIN}}
-		if n, err := unix.Poll(box, 0); n == 0 && err == nil {
-			if err := v.end(watchMemory); err != nil {
-				return true, err
-			}
+		if err := v.memoryEvent(); err != nil {
+			return true, err
 		}
 	}
 	if v.fds[1].Revents != 0 {
@@ -204,6 +199,20 @@ func (v *watcher) step() (done bool, err error) {
 		return false, v.end(watchMemory)
 	}
 	return false, nil
+}
+
+// memoryEvent ends the box if it is its own limit that was reached: groups above
+// tell of theirs here too, and the removal of the group wakes as well, after the
+// end of the box.
+func (v *watcher) memoryEvent() error {
+	var count [8]byte
+	_, _ = unix.Read(int(v.fds[2].Fd), count[:]) // it is readable, and only woke us
+	box := []unix.PollFd{{Fd: watchPidfdFD, Events: unix.POLLIN}}
+	if n, err := unix.Poll(box, 0); n != 0 || err != nil || !v.group.hitsV1() {
+		return nil
+	}
+	v.fds[2].Fd = -1
+	return v.end(watchMemory)
 }
 
 // end says why and kills the box, in this order: who sees the end knows why.

@@ -279,8 +279,12 @@ func TestFrozenBoxEnds(t *testing.T) {
 	})
 	t.Run("keeper and watcher killed, then swept", func(t *testing.T) {
 		cmd, at, freezer := p.frozen(t)
-		kill(t, at.watcher)
+		// Stopped, so that it is not quicker than the second kill.
+		if err := unix.Kill(at.watcher, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
 		kill(t, at.keeper)
+		kill(t, at.watcher)
 		_ = cmd.Wait()
 		if procs, err := os.ReadFile(freezer + "/cgroup.procs"); err != nil || len(procs) == 0 {
 			t.Errorf("the box did not outlive both, so the sweep proves nothing: %q %v", procs, err)
