@@ -96,7 +96,8 @@ func TestFindV2(t *testing.T) {
 		{
 			"one is missing, and can be enabled", "/a/b",
 			map[string]string{"/": all + ";;", "/a": all + ";memory pids;", "/a/b": all + ";;12\n"},
-			"/a", "/a", "/a", []string{"+cpu"},
+			"/a", "/a", "/a",
+			[]string{"+cpu"},
 		},
 		{
 			"one is missing, and a process in the group forbids more", "/a/b",
@@ -106,7 +107,8 @@ func TestFindV2(t *testing.T) {
 		{
 			"the root may hold processes", "/",
 			map[string]string{"/": all + ";;1\n2\n"},
-			"/", "/", "/", []string{"+memory", "+pids", "+cpu"},
+			"/", "/", "/",
+			[]string{"+memory", "+pids", "+cpu"},
 		},
 		{
 			"none passes anything on", "/a",

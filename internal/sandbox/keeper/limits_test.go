@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -182,6 +183,17 @@ print(time.monotonic() - start)`
 	if s := seconds("--cpus", "2"); s > 2.5 {
 		t.Errorf("without a tight limit the same took %.2f s", s)
 	}
+}
+
+// TestCPULimitWithoutCgroup: the programs are kept to whole processors.
+func TestCPULimitWithoutCgroup(t *testing.T) {
+	testenv.Need(t, "user", "userns")
+	if testenv.Lacks("cgroup-v2") == nil {
+		t.Skip("this user has cgroups")
+	}
+	p := newPlace(t)
+	p.inBox(t, []string{"--accept-loss", "soft-limits", "--cpus", "1"}, "nproc").fine(t, "1\n")
+	p.inBox(t, nil, "nproc").fine(t, strconv.Itoa(runtime.NumCPU())+"\n")
 }
 
 func TestDiskLimit(t *testing.T) {
