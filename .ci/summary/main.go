@@ -136,4 +136,4 @@ func reason(lines []string) string {
 	return "no reason given"
 }
 
-func short(pkg string) string { return pkg[strings.LastIndex(pkg, "caisson/")+1:] }
+func short(pkg string) string { return strings.TrimPrefix(pkg, "github.com/caisson-dev/caisson/") }
