@@ -127,7 +127,13 @@ func (r *resolver) unusable(tier api.Tier, probe api.Probe) error {
 		if !f.Required || f.Strength == api.StrengthHard {
 			continue
 		}
-		why, fix := f.Reason, f.Fix
+		if f.Name == api.FeatureUserNamespaces && slices.Contains(r.m.Accept, api.LossNoUserNS) {
+			return NoUserNS()
+		}
+		why, fix := f.Detail, f.Fix
+		if why == "" {
+			why = f.Reason // what is lost without it
+		}
 		if why == "" {
 			why = "it is missing"
 		}
@@ -137,6 +143,17 @@ func (r *resolver) unusable(tier api.Tier, probe api.Probe) error {
 		return &api.Error{Code: api.CodeHost, Message: "tier " + string(tier) + " does not run on this host: " + f.Name + ": " + why, Hint: fix}
 	}
 	return &api.Error{Code: api.CodeHost, Message: "tier " + string(tier) + " does not run on this host", Hint: "see `caisson doctor`"}
+}
+
+// NoUserNS refuses a box without user namespaces to who accepted the loss of
+// them. Half of such a box would be worse than none: it would be taken for a sandbox.
+func NoUserNS() *api.Error {
+	return &api.Error{
+		Code: api.CodeNotBuilt,
+		Message: "this host bars user namespaces, and a box without them (no-userns) is not in this build: Landlock does not bound " +
+			"mode, owner, times and attributes of the host's files, and without a pid namespace no process is sure to end with the box",
+		Hint: "let caisson use user namespaces: `caisson doctor` says what bars them here, and `caisson setup` does what root must do once",
+	}
 }
 
 func words(tiers []api.Tier) string {

@@ -136,9 +136,12 @@ func (s *Sandbox) Thaw(ctx context.Context) error {
 func (s *Sandbox) blame(err error) error {
 	var setup *guest.SetupError
 	if errors.As(err, &setup) {
+		if known := blocked(setup); known != nil {
+			return known
+		}
 		return &api.Error{
 			Code: api.CodeHost, Message: "the sandbox could not be set up: " + setup.Error(),
-			Hint: "caisson doctor --tier " + string(s.plan.Tier) + " says what this host lacks",
+			Hint: "caisson doctor " + string(s.plan.Tier) + " says what this host lacks",
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

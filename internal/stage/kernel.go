@@ -5,8 +5,6 @@ package stage
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +32,7 @@ var kernelRows = []kernelRow{
 	},
 	{
 		feature: api.FeatureUserNamespaces, linux: "3.8", probe: probeUserNamespaces,
-		lost: "sandboxes for ordinary users; root needs none", fix: "caisson setup",
+		lost: "sandboxes for ordinary users; root needs none",
 	},
 	{
 		feature: api.FeatureTimeNamespace, linux: "6.2", probe: probeTimeNamespace,
@@ -71,9 +69,15 @@ func KernelFeatures() []api.Feature {
 	for _, row := range kernelRows {
 		strength, detail := row.probe()
 		f := api.Feature{Name: row.feature, Strength: strength, Required: row.required, Detail: detail}
+		if row.feature == api.FeatureUserNamespaces {
+			f.Required = os.Geteuid() != 0
+		}
 		if strength != api.StrengthHard {
 			f.Reason = "without it: " + row.lost + " (Linux " + row.linux + ")"
 			f.Fix = row.fix
+			if row.feature == api.FeatureUserNamespaces {
+				f.Fix = userNamespaceFix()
+			}
 		}
 		features = append(features, f)
 	}
@@ -112,32 +116,24 @@ func probeTimeNamespace() (api.Strength, string) {
 	return probeNamespace("time")()
 }
 
-// userNamespaceBars are settings that keep ordinary users from user namespaces.
-var userNamespaceBars = []struct {
-	path string
-	bars func(value int) bool
-	says string
-}{
-	{"/proc/sys/user/max_user_namespaces", func(v int) bool { return v == 0 }, "user.max_user_namespaces is 0"},
-	{"/proc/sys/kernel/unprivileged_userns_clone", func(v int) bool { return v == 0 }, "kernel.unprivileged_userns_clone is 0"},
-	{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", func(v int) bool { return v != 0 }, "AppArmor restricts user namespaces"},
-}
-
 func probeUserNamespaces() (api.Strength, string) {
 	if strength, detail := probeNamespace("user")(); strength != api.StrengthHard {
 		return strength, detail
 	}
-	for _, bar := range userNamespaceBars {
-		text, err := os.ReadFile(bar.path)
-		if err != nil {
-			continue // not of this kernel
-		}
-		value, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err == nil && bar.bars(value) {
-			return api.StrengthNone, bar.says
-		}
+	f := readSettings(theHost(), os.Geteuid())
+	if barred := userNamespacesBarred(&f); barred != nil {
+		return api.StrengthNone, barred.Message
 	}
 	return api.StrengthHard, ""
+}
+
+// userNamespaceFix is what to do where a setting bars user namespaces.
+func userNamespaceFix() string {
+	f := readSettings(theHost(), os.Geteuid())
+	if barred := userNamespacesBarred(&f); barred != nil {
+		return barred.Hint
+	}
+	return "a kernel with CONFIG_USER_NS"
 }
 
 // isCall reports whether the kernel has a system call, by its answer to arguments

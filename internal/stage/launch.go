@@ -93,7 +93,7 @@ func Begin(b Beginning) (*Process, error) {
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		p.release()
-		return nil, fmt.Errorf("open /dev/null: %w", err)
+		return nil, &SetupError{stepNull, err}
 	}
 	defer unix.Close(null)
 	if b.Cgroups != nil {
@@ -224,7 +224,7 @@ func (p *Process) fork(b *Beginning, null, stream int) error {
 			})
 		})
 		if err != nil {
-			started <- fmt.Errorf("start guest: %w", err)
+			started <- &SetupError{stepGuest, err}
 			return
 		}
 		p.PID = pid

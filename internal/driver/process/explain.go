@@ -4,44 +4,37 @@ package process
 
 import (
 	"errors"
-	"os"
-	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/stage"
 )
 
-// explain turns the failure of a start into what a person can act on. The
-// causes are those of hosts that block user namespaces; whatever else fails is told as
-// it is.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, unix.ENOSPC):
-		return &api.Error{
-			Code: api.CodeHost, Message: "this host allows no more user namespaces: " + err.Error(),
-			Hint: "as root: sysctl user.max_user_namespaces=15000 (and keep it in /etc/sysctl.d)",
-		}
-	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES):
-		return &api.Error{
-			Code: api.CodeHost, Message: "this host does not let an ordinary user make namespaces: " + err.Error(),
-			Hint: userNamespaceFix(),
-		}
+// explain turns the failure of a start into what a person can act on; whatever
+// is no known way of being blocked is told as it is.
+func (d process) explain(err error) *api.Error {
+	bin, _ := d.guest() // without it the start did not come to where it matters
+	step, no := stage.StepOf(err)
+	var setup *guest.SetupError
+	if errors.As(err, &setup) {
+		step = setup.Hello.Step
 	}
-	return &api.Error{Code: api.CodeHost, Message: "start box: " + err.Error(), Hint: "caisson doctor --tier process says what this host lacks"}
+	if known := stage.Blocked(step, no, bin); known != nil {
+		return known
+	}
+	return &api.Error{Code: api.CodeHost, Message: "start box: " + err.Error(), Hint: "caisson doctor process says what this host lacks"}
 }
 
-// userNamespaceFix names the setting of this host that closes user namespaces.
-func userNamespaceFix() string {
-	for _, f := range []struct{ file, closed, fix string }{
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces here; as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give caisson a profile with the rule \"userns,\""},
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "as root: sysctl kernel.unprivileged_userns_clone=1"},
-		{"/proc/sys/user/max_user_namespaces", "0", "as root: sysctl user.max_user_namespaces=15000"},
-	} {
-		b, err := os.ReadFile(f.file)
-		if err == nil && strings.TrimSpace(string(b)) == f.closed {
-			return f.fix
+// noGuest says what to do where the guest's binary could not be put in its place.
+func noGuest(err error) *api.Error {
+	e := &api.Error{Code: api.CodeHost, Message: err.Error(), Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder"}
+	for _, no := range []syscall.Errno{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR} {
+		if errors.Is(err, no) {
+			e.Hint = "caisson keeps its guest in a cache folder, once: set XDG_CACHE_HOME to a folder of yours that can be written and allows execution"
 		}
 	}
-	return "a container or a security module blocks them; caisson doctor --tier process says more"
+	return e
 }

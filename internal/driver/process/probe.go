@@ -50,12 +50,12 @@ func (d process) tryBox(ctx context.Context) api.Feature {
 func (d process) startNothing(ctx context.Context) error {
 	bin, err := d.guest()
 	if err != nil {
-		return err
+		return noGuest(err)
 	}
 	root := os.Geteuid() == 0
 	p, err := stage.Begin(stage.Beginning{Guest: bin, ID: "probe", FromRoot: root, UID: os.Getuid(), GID: os.Getgid()})
 	if err != nil {
-		return explain(err)
+		return d.explain(err)
 	}
 	uid, gid := os.Getuid(), os.Getgid()
 	if root {
@@ -70,12 +70,12 @@ func (d process) startNothing(ctx context.Context) error {
 		},
 	}})
 	if err != nil {
-		return explain(err)
+		return d.explain(err)
 	}
 	defer p.Destroy()
 	c := guest.Open(p.Stream)
 	if _, err := c.Ready(ctx); err != nil {
-		return explain(err)
+		return d.explain(err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,10 +61,7 @@ func (d process) Begin(id, dir string) driver.Begun {
 		defer close(b.done)
 		bin, err := d.guest()
 		if err != nil {
-			b.err = &api.Error{
-				Code: api.CodeHost, Message: err.Error(),
-				Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder",
-			}
+			b.err = noGuest(err)
 			return
 		}
 		b.p, b.err = stage.Begin(stage.Beginning{
@@ -71,7 +69,8 @@ func (d process) Begin(id, dir string) driver.Begun {
 			FromRoot: os.Geteuid() == 0, UID: os.Getuid(), GID: os.Getgid(),
 		})
 		if b.err != nil {
-			b.err = explain(b.err)
+			b.barred = stage.BarsNamespaces(b.err)
+			b.err = d.explain(b.err)
 		}
 	}()
 	return b
@@ -82,6 +81,8 @@ type begun struct {
 	done chan struct{}
 	p    *stage.Process
 	err  error
+	// barred: the host did not let the namespaces be made.
+	barred bool
 }
 
 // Abandon ends them; see driver.Begun.
@@ -111,10 +112,13 @@ func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, erro
 	}
 	<-b.done
 	if b.err != nil {
+		if b.barred && slices.Contains(spec.Plan.Accepted, api.LossNoUserNS) {
+			return nil, policy.NoUserNS()
+		}
 		return nil, b.err
 	}
 	if err := b.p.Build(launch); err != nil {
-		return nil, explain(err)
+		return nil, d.explain(err)
 	}
 	// Nothing may run in a box that nobody is sure to end.
 	select {
