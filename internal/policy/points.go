@@ -32,6 +32,9 @@ func (r *resolver) isolate() error {
 		{api.Point{Name: "seccomp", Value: calls, Strength: sec.Strength, Reason: sec.Reason, Origin: def}, sec.Fix},
 		{bounded, land.Fix},
 	}
+	if land.Strength == api.StrengthNone && land.Fix != "" {
+		r.warn("no Landlock here, so nothing stands behind the mounts if they fail; to have it: " + land.Fix)
+	}
 	for i, rule := range r.m.Network.Deny {
 		points = append(points, points[0])
 		p := &points[len(points)-1]

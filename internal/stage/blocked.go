@@ -54,11 +54,6 @@ type cause struct {
 
 const keepSysctl = " (caisson setup, as root, sets it for good)"
 
-var (
-	noSpace = is(stepGuest, unix.ENOSPC, unix.EUSERS)
-	denied  = is(stepGuest, unix.EPERM, unix.EACCES, unix.ENOSYS)
-)
-
 // causes is the table.
 var causes = []cause{
 	{
@@ -98,9 +93,10 @@ var causes = []cause{
 		fix:  "as root: raise user.max_user_namespaces and the other limits in /proc/sys/user, or end sandboxes",
 	},
 	{
-		fits: and(denied, func(f *hostFacts) bool { return f.root && !f.sysAdmin }),
-		says: "root has no CAP_SYS_ADMIN here, so it cannot make namespaces",
-		fix:  "start Caisson as an ordinary user, or give the container the capability: docker run --cap-add SYS_ADMIN",
+		fits: and(or(denied, setting(unix.EPERM)), func(f *hostFacts) bool { return f.lacks() != "" }),
+		says: "root lacks capabilities here that a sandbox is set up by: %s",
+		fix:  "start Caisson as an ordinary user, who needs none, or give root them: docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_TIME",
+		arg:  func(f *hostFacts, _ string) string { return f.lacks() },
 	},
 	{
 		fits: and(denied, func(f *hostFacts) bool { return !f.root && f.cloneOff }),
@@ -182,6 +178,16 @@ func (f *hostFacts) blocked(step string, no syscall.Errno) *api.Error {
 	return nil
 }
 
+// noSpace fits where the kernel counts no further namespace.
+func noSpace(_ *hostFacts, step string, no syscall.Errno) bool {
+	return step == stepGuest && (no == unix.ENOSPC || no == unix.EUSERS)
+}
+
+// denied fits where something does not let namespaces be made.
+func denied(_ *hostFacts, step string, no syscall.Errno) bool {
+	return step == stepGuest && (no == unix.EPERM || no == unix.EACCES || no == unix.ENOSYS)
+}
+
 type fits = func(f *hostFacts, step string, no syscall.Errno) bool
 
 // is fits one step that failed in one of some ways.
@@ -202,6 +208,10 @@ func setting(nos ...syscall.Errno) fits {
 
 func and(a fits, b func(*hostFacts) bool) fits {
 	return func(f *hostFacts, step string, no syscall.Errno) bool { return a(f, step, no) && b(f) }
+}
+
+func or(a, b fits) fits {
+	return func(f *hostFacts, step string, no syscall.Errno) bool { return a(f, step, no) || b(f, step, no) }
 }
 
 func oneOf(no syscall.Errno, list []syscall.Errno) bool {

@@ -18,10 +18,10 @@ import (
 // hostFacts are what a host says of the ways in which it may block a box. They
 // are read only when something is blocked, or to report on it.
 type hostFacts struct {
-	root      bool // started as root
-	sysAdmin  bool // the caller has CAP_SYS_ADMIN in its own user namespace
-	nested    bool // in a user namespace that is not the first
-	seccomp   bool // under a seccomp filter already
+	root      bool   // started as root
+	caps      uint64 // that are effective
+	nested    bool   // in a user namespace that is not the first
+	seccomp   bool   // under a seccomp filter already
 	chroot    bool
 	container string // "Docker", ...; "" if nothing says so
 
@@ -44,7 +44,7 @@ func readFacts(host fs.FS, uid int, guest string) hostFacts {
 	f.nested = !slices.Equal(strings.Fields(readText(host, "proc/self/uid_map")), []string{"0", "0", "4294967295"})
 	f.container = containerOf(host)
 	if caps, err := strconv.ParseUint(status["CapEff"], 16, 64); err == nil {
-		f.sysAdmin = caps&(1<<unix.CAP_SYS_ADMIN) != 0
+		f.caps = caps
 	}
 	f.readMounts(host)
 	if guest != "" {
@@ -108,6 +108,20 @@ func (f *hostFacts) confined() bool {
 	return f.label != "" && f.label != "unconfined" && !strings.HasSuffix(f.label, " (unconfined)")
 }
 
+// lacks names what root needs of its capabilities and has not.
+func (f *hostFacts) lacks() string {
+	var lacks []string
+	for _, c := range []struct {
+		number int
+		name   string
+	}{{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}, {unix.CAP_NET_ADMIN, "CAP_NET_ADMIN"}, {unix.CAP_SYS_TIME, "CAP_SYS_TIME"}, {unix.CAP_SETPCAP, "CAP_SETPCAP"}} {
+		if f.root && f.caps&(1<<c.number) == 0 {
+			lacks = append(lacks, c.name)
+		}
+	}
+	return strings.Join(lacks, ", ")
+}
+
 // appArmorBars reports whether AppArmor keeps the caller from using a user
 // namespace: it does with everything that no profile names.
 func (f *hostFacts) appArmorBars() bool {
@@ -118,8 +132,10 @@ func (f *hostFacts) appArmorBars() bool {
 // leaves a mark.
 func containerOf(host fs.FS) string {
 	for _, mark := range []struct{ file, name string }{
-		{".dockerenv", "Docker"}, {"run/.containerenv", "Podman"},
-		{"var/run/secrets/kubernetes.io", "Kubernetes"}, {"run/secrets/kubernetes.io", "Kubernetes"},
+		{".dockerenv", "Docker"},
+		{"run/.containerenv", "Podman"},
+		{"var/run/secrets/kubernetes.io", "Kubernetes"},
+		{"run/secrets/kubernetes.io", "Kubernetes"},
 	} {
 		if _, err := fs.Stat(host, mark.file); err == nil {
 			return mark.name
