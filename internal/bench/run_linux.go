@@ -24,6 +24,8 @@ type runner struct {
 // deadline of one command: a box that hangs is a failure, not a sample.
 const deadline = 30 * time.Second
 
+var errHung = fmt.Errorf("it did not end within %v", deadline)
+
 // measure runs argv to its end and returns what it needed. A command that does
 // not exit with 0 is an error that quotes what it said; one that outlives ctx or the
 // deadline is killed.
@@ -50,7 +52,7 @@ func (r runner) measure(ctx context.Context, argv []string) (s sample, err error
 		return sample{}, errors.Join(fmt.Errorf("start %s: %w", argv[0], err), stderr.Close())
 	}
 	defer func() { err = errors.Join(err, unix.Close(pidfd)) }()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline, errHung)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) }) // fails only if it has ended
 	var status syscall.WaitStatus
