@@ -39,7 +39,7 @@ type Limit struct {
 
 // ChildError says at which step a child failed.
 type ChildError struct {
-	Step  string // "fork", "session", "terminal", "descriptors", "chdir", "limit" or "exec"
+	Step  string // one of childSteps
 	Errno syscall.Errno
 }
 
@@ -50,7 +50,7 @@ func (e *ChildError) Error() string { return e.Step + ": " + e.Errno.Error() }
 func (e *ChildError) Unwrap() error { return e.Errno }
 
 // childSteps are the steps as the child reports them, by number.
-var childSteps = [...]string{"fork", "session", "terminal", "descriptors", "chdir", "limit", "exec"}
+var childSteps = [...]string{"fork", "session", "terminal", "descriptors", "chdir", "limit", "exec", "identity", "capabilities", "death signal"}
 
 const (
 	stepSession = 1 + iota
@@ -59,6 +59,9 @@ const (
 	stepDir
 	stepLimit
 	stepExec
+	stepIdentity
+	stepCapabilities
+	stepDeath
 )
 
 // Started is a forked child that may still fail to execute its program.
@@ -75,16 +78,21 @@ func (c *Child) Fork() (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
+	return raw.start(fork)
+}
+
+// start calls fork with the pipe over which the child reports.
+func (c *rawChild) start(fork func(*rawChild) (int, syscall.Errno)) (*Started, error) {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return nil, &ChildError{"fork", errnoOf(err)}
 	}
-	raw.report = p[1]
-	moved, e := raw.clear()
+	c.report = p[1]
+	moved, e := c.clear()
 	pid := 0
 	if e == 0 {
 		syscall.ForkLock.Lock()
-		pid, e = fork(raw)
+		pid, e = fork(c)
 		syscall.ForkLock.Unlock()
 	}
 	for _, fd := range append(moved, p[1]) {

@@ -63,94 +63,84 @@ func (c *Child) raw() (*rawChild, error) {
 }
 
 // fork forks and, in the child, executes. The child runs on a copy of this
-// goroutine's stack, alone: it must not allocate, grow the stack or call anything that might,
-// so only raw calls stand below, and all of it in one function whose frame was made before.
+// goroutine's stack, alone: it must not allocate, grow the stack or call
+// anything that might, so only raw calls stand in it.
 //
 //go:noinline
 //go:norace
 func fork(c *rawChild) (pid int, err syscall.Errno) {
-	var (
-		report [2]uint32 // step, errno
-		e      syscall.Errno
-		i      int
-	)
 	beforeFork()
-	r, _, e1 := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-	if e1 != 0 || r != 0 {
+	r, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+	if e != 0 || r != 0 {
 		afterFork()
-		return int(r), e1
+		return int(r), e
 	}
+	step, e := c.exec()
+	c.fail(step, e)
+	return 0, 0 // never
+}
 
-	if c.setsid {
-		report[0] = stepSession
-		if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
-			goto failed
-		}
-	}
-	if c.foreground {
-		report[0] = stepSession
-		if _, _, e = syscall.RawSyscall(unix.SYS_SETPGID, 0, 0, 0); e != 0 {
-			goto failed
-		}
-	}
-	if c.dir != nil {
-		report[0] = stepDir
-		if _, _, e = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); e != 0 {
-			goto failed
-		}
-	}
-	report[0] = stepFiles
-	for i = range c.files {
-		if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, uintptr(c.files[i]), uintptr(i), 0); e != 0 {
-			goto failed
-		}
-	}
-	report[0] = stepTerminal
-	if c.terminal {
-		if _, _, e = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); e != 0 {
-			goto failed
-		}
-	}
-	if c.foreground {
-		if e = takeForeground(); e != 0 {
-			goto failed
-		}
-	}
-	// Only now may signals come: a group in the background that takes the
-	// terminal gets SIGTTOU, which would stop it here.
-	afterForkInChild()
-	report[0] = stepLimit
-	for i = range c.limits {
-		_, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(c.limits[i].resource),
-			uintptr(unsafe.Pointer(&c.limits[i].value)), 0, 0, 0)
-		if e != 0 {
-			goto failed
-		}
-	}
-	report[0] = stepExec
-	_, _, e = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.path)),
-		uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.env[0])))
-failed:
-	report[1] = uint32(e)
+// fail tells the parent why the child ends, and ends it.
+//
+//go:nosplit
+//go:norace
+func (c *rawChild) fail(step uint32, e syscall.Errno) {
+	report := [2]uint32{step, uint32(e)}
 	syscall.RawSyscall(unix.SYS_WRITE, uintptr(c.report), uintptr(unsafe.Pointer(&report[0])), unsafe.Sizeof(report))
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 125, 0, 0)
 	}
 }
 
-// takeForeground makes the calling process's group, whose leader it is, the
-// foreground of its terminal. From the background that would stop it (SIGTTOU),
-// unless the signal is blocked meanwhile.
+// exec is what a child does until its program runs. It returns only what
+// failed. No frame below it may grow the stack.
 //
 //go:nosplit
 //go:norace
-func takeForeground() syscall.Errno {
-	own, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
-	group := int32(own)
-	block, old := uint64(1)<<(unix.SIGTTOU-1), uint64(0)
-	const size = unsafe.Sizeof(old) // of a kernel's signal set
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, uintptr(unsafe.Pointer(&block)), uintptr(unsafe.Pointer(&old)), size, 0, 0)
-	_, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSPGRP, uintptr(unsafe.Pointer(&group)))
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, size, 0, 0)
-	return e
+func (c *rawChild) exec() (step uint32, e syscall.Errno) {
+	if c.setsid {
+		if _, _, e = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
+			return stepSession, e
+		}
+	}
+	if c.foreground {
+		if _, _, e = syscall.RawSyscall(unix.SYS_SETPGID, 0, 0, 0); e != 0 {
+			return stepSession, e
+		}
+	}
+	if c.dir != nil {
+		if _, _, e = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); e != 0 {
+			return stepDir, e
+		}
+	}
+	for i := range c.files {
+		if _, _, e = syscall.RawSyscall(unix.SYS_DUP3, uintptr(c.files[i]), uintptr(i), 0); e != 0 {
+			return stepFiles, e
+		}
+	}
+	if c.terminal {
+		if _, _, e = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); e != 0 {
+			return stepTerminal, e
+		}
+	}
+	if c.foreground {
+		own, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
+		group := int32(own)
+		if _, _, e = syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSPGRP, uintptr(unsafe.Pointer(&group))); e != 0 {
+			return stepTerminal, e
+		}
+	}
+	// Only now may signals come: a group in the background that takes the
+	// terminal gets SIGTTOU, which would stop it here.
+	afterForkInChild()
+	for i := range c.limits {
+		_, _, e = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(c.limits[i].resource),
+			uintptr(unsafe.Pointer(&c.limits[i].value)), 0, 0, 0)
+		if e != 0 {
+			return stepLimit, e
+		}
+	}
+	_, _, e = syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.path)),
+		uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.env[0])))
+	return stepExec, e
 }

@@ -12,10 +12,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/caisson-dev/caisson/internal/linux"
 )
 
 // Cgroup is the group of one box: in version 1 a folder for each controller, in
@@ -170,32 +171,28 @@ func SweepCgroup(dir string) error {
 // has reports whether the box is bound by a controller.
 func (g *Cgroup) has(k Controller) bool { return g != nil && g.dir[k] != "" }
 
-// fork calls f, which forks from the calling thread with attr, so that the child
-// is in the group from its first moment. The thread must be locked.
-func (g *Cgroup) fork(attr *syscall.SysProcAttr, f func() (int, error)) (int, error) {
+// fork calls f, which clones into namespaces as into says, from the calling
+// thread, so that the child is in the group from its first moment. The thread
+// must be locked.
+func (g *Cgroup) fork(into *linux.Clone, f func() error) error {
 	switch {
 	case g == nil:
 		return f()
 	case g.version == 2:
 		fd, err := unix.Open(g.dir[ControlFreeze], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return 0, fmt.Errorf("open cgroup: %w", err)
+			return fmt.Errorf("open cgroup: %w", err)
 		}
 		defer unix.Close(fd)
-		attr.UseCgroupFD, attr.CgroupFD = true, fd
+		into.Cgroup = fd
 		return f()
 	}
 	if err := g.enterV1(); err != nil {
-		return 0, errors.Join(err, g.leaveV1())
+		return errors.Join(err, g.leaveV1())
 	}
-	pid, err := f()
-	if e := g.leaveV1(); e != nil && err == nil {
-		// The group would hold a thread of ours for ever, and freeze it.
-		_ = unix.Kill(pid, unix.SIGKILL)
-		wait(pid)
-		return 0, e
-	}
-	return pid, err
+	// If it cannot be left, the group would hold a thread of ours for ever, and
+	// freeze it: the start fails, and the thread ends.
+	return errors.Join(f(), g.leaveV1())
 }
 
 // kill ends what is in the group, also what is frozen. PID 1 must have been

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/caisson-dev/caisson/internal/guest"
+	"github.com/caisson-dev/caisson/internal/linux"
 )
 
 // Beginning says all that a box needs before its plan is known.
@@ -205,34 +206,47 @@ func (p *Process) fork(b *Beginning, null, stream int) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		attr := &syscall.SysProcAttr{
-			Cloneflags: namespaces,
-			Pdeathsig:  syscall.SIGKILL,
-			PidFD:      &p.pidfd,
-			Setsid:     true,
+		child := linux.Child{
+			Path: b.Guest, Argv: []string{"caisson-guest", "stage"}, Env: guestEnv,
+			Files: []int{null, null, p.stderr, stream}, Setsid: true,
 		}
-		files := []uintptr{uintptr(null), uintptr(null), uintptr(p.stderr), uintptr(stream)}
+		into := linux.Clone{Namespaces: namespaces}
 		if !b.FromRoot {
-			attr.Cloneflags |= unix.CLONE_NEWUSER
-			attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: b.UID, HostID: b.UID, Size: 1}}
-			attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: b.GID, HostID: b.GID, Size: 1}}
-			attr.AmbientCaps = setupCaps
+			into.Namespaces |= unix.CLONE_NEWUSER
+			into.UID, into.GID, into.Caps = b.UID, b.GID, setupCaps
 		}
-		pid, err := p.group.fork(attr, func() (int, error) {
-			return syscall.ForkExec(b.Guest, []string{"caisson-guest", "stage"}, &syscall.ProcAttr{
-				Env: guestEnv, Files: files, Sys: attr,
-			})
+		err := p.group.fork(&into, func() (err error) {
+			p.PID, p.pidfd, err = clone(&child, into)
+			return err
 		})
+		if err != nil && p.PID != 0 {
+			_ = unix.Kill(p.PID, unix.SIGKILL) // not reaped, so its own id
+			wait(p.PID)
+		}
 		if err != nil {
 			started <- &SetupError{stepGuest, err}
 			return
 		}
-		p.PID = pid
 		started <- nil
-		wait(pid)
+		wait(p.PID)
 		close(p.ended)
 	}()
 	return <-started
+}
+
+// clone starts a child in namespaces of its own; one that cannot be executed is
+// reaped.
+func clone(child *linux.Child, into linux.Clone) (pid, pidfd int, err error) {
+	s, pidfd, err := child.Clone(into)
+	if err != nil {
+		return 0, -1, err
+	}
+	if err := s.Executed(); err != nil {
+		wait(s.PID)
+		unix.Close(pidfd)
+		return 0, -1, err
+	}
+	return s.PID, pidfd, nil
 }
 
 // guestEnv is the whole environment of our own processes. The collector is off:

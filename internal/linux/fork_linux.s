@@ -1,1 +1,0 @@
-// This file makes functions without a body legal: see fork_unsafe.go.
