@@ -25,6 +25,7 @@ type Cgroup struct {
 	version int
 	dir     [controllers]string // empty where the box has no such controller
 	pids    int64               // the programs' limit, 0 for none
+	record  string              // the file that lists it, removed with it; empty for none
 }
 
 // groupPrefix begins the name of every group of ours, in every place.
@@ -57,13 +58,14 @@ func (c *Cgroups) make(id, dir string) (*Cgroup, error) {
 	}
 	if dir != "" {
 		text := []byte(strings.Join(g.words(), "\n") + "\n")
-		if err := os.WriteFile(path.Join(dir, groupFile), text, 0o600); err != nil {
-			return nil, fmt.Errorf("record cgroup: %w", err)
+		g.record = path.Join(dir, groupFile)
+		if err := os.WriteFile(g.record, text, 0o600); err != nil {
+			return nil, errors.Join(fmt.Errorf("record cgroup: %w", err), g.forget())
 		}
 	}
 	for _, s := range c.enable {
 		if err := writeFile(s.file, s.text); err != nil {
-			return nil, fmt.Errorf("enable cgroup controller: %w", err)
+			return nil, errors.Join(fmt.Errorf("enable cgroup controller: %w", err), g.forget())
 		}
 	}
 	for i, folder := range folders {
@@ -71,7 +73,7 @@ func (c *Cgroups) make(id, dir string) (*Cgroup, error) {
 			for _, made := range folders[:i] {
 				_ = unix.Rmdir(made) // empty; the error that is told is the first
 			}
-			return nil, fmt.Errorf("make cgroup %s: %w", folder, err)
+			return nil, errors.Join(fmt.Errorf("make cgroup %s: %w", folder, err), g.forget())
 		}
 	}
 	return g, nil
@@ -232,7 +234,21 @@ func (g *Cgroup) remove() error {
 			time.Sleep(pause)
 		}
 	}
+	if len(errs) == 0 {
+		return g.forget()
+	}
 	return errors.Join(errs...)
+}
+
+// forget removes the file that lists the group.
+func (g *Cgroup) forget() error {
+	if g.record == "" {
+		return nil
+	}
+	if err := os.Remove(g.record); err != nil && !isMissing(err) {
+		return fmt.Errorf("remove record of cgroup: %w", err)
+	}
+	return nil
 }
 
 // freeze stops or thaws all in the group, PID 1 too, and returns when they are.

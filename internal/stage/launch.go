@@ -64,6 +64,7 @@ type Process struct {
 	wall      bool // the watcher ended the box for its wall time
 	memory    bool // the watcher ended the box for its memory
 	destroyed bool
+	killed    bool     // Destroy ended the box: it had not ended before
 	lost      bool     // the watcher died before the box
 	counted   bool     // the group was removed, and reached is what it had counted
 	reached   []string // names of limits
@@ -282,7 +283,7 @@ func (p *Process) Outcome() (destroyed bool, limit, reason string) {
 		return false, "wall", "the wall time ran out"
 	case p.lost:
 		return false, "", "the watcher was killed"
-	case p.destroyed:
+	case p.killed:
 		return true, "", ""
 	}
 	return false, "", "the guest was killed" + p.LastWords()
@@ -303,6 +304,11 @@ func (p *Process) Destroy() error {
 	p.mu.Lock()
 	first := !p.destroyed
 	p.destroyed = true
+	select {
+	case <-p.ended:
+	default:
+		p.killed = p.killed || first
+	}
 	p.mu.Unlock()
 	if first {
 		p.kill()

@@ -22,7 +22,7 @@ func TestSetupRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(s, got); diff != "" {
+	if diff := cmp.Diff(s, got, cmp.AllowUnexported(Setup{})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -38,7 +38,7 @@ func FuzzDecodeSetup(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(s, again); diff != "" {
+		if diff := cmp.Diff(s, again, cmp.AllowUnexported(Setup{})); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -101,6 +101,9 @@ func (d process) Create(ctx context.Context, spec driver.Spec) (driver.Box, erro
 		start = d.Begin(spec.ID, spec.Dir)
 	}
 	launch, err := translate(spec)
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("create box: %w", ctx.Err())
+	}
 	if err != nil {
 		start.Abandon()
 		return nil, err

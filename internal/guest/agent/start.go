@@ -88,8 +88,10 @@ func limits(cmd *guest.Command) []linux.Limit {
 		{unix.RLIMIT_FSIZE, cmd.FileSize},
 		{unix.RLIMIT_NOFILE, cmd.OpenFiles},
 	} {
-		if l.value > 0 {
-			list = append(list, linux.Limit{Resource: l.resource, Soft: l.value, Hard: l.value})
+		var own unix.Rlimit
+		if l.value > 0 && unix.Getrlimit(l.resource, &own) == nil {
+			v := min(l.value, own.Max) // the caller's own hard limit may be lower, and cannot be raised
+			list = append(list, linux.Limit{Resource: l.resource, Soft: v, Hard: v})
 		}
 	}
 	if cmd.OpenFiles > 0 {
