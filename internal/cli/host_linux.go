@@ -19,18 +19,30 @@ import (
 // stateDir is the folder of the caller's sandboxes.
 func (a *app) stateDir() (string, error) { return store.StateDir(a.getenv, os.Getuid()) }
 
-// drivers are the tiers of this build.
-func (a *app) drivers() ([]driver.Driver, error) {
+// guestDir is the folder of the guest's binary.
+func (a *app) guestDir() (string, error) {
 	dir, err := place.Dir(a.getenv, os.Getuid())
 	if err != nil {
-		return nil, hostError("find a folder for the guest", "set HOME, or XDG_CACHE_HOME to a folder of your own", err)
+		return "", hostError("find a folder for the guest", "set HOME, or XDG_CACHE_HOME to a folder of your own", err)
+	}
+	return dir, nil
+}
+
+// drivers are the tiers of this build.
+func (a *app) drivers() ([]driver.Driver, error) {
+	dir, err := a.guestDir()
+	if err != nil {
+		return nil, err
 	}
 	return all.Drivers(dir), nil
 }
 
 // setHost adds to the caller what only a host of sandboxes has.
 func (a *app) setHost(c *policy.Caller) (err error) {
-	if c.StateDir, err = a.stateDir(); err != nil || c.UID != 0 {
+	if c.StateDir, err = a.stateDir(); err != nil {
+		return err
+	}
+	if c.GuestDir, err = a.guestDir(); err != nil || c.UID != 0 {
 		return err
 	}
 	if c.BoxUID, err = sandbox.BoxID(); err != nil {

@@ -227,6 +227,8 @@ func fact(t *testing.T, in *Input, line string) {
 		in.Caller.Env = append(in.Caller.Env, value)
 	case "path":
 		in.Caller.Env[0] = "PATH=" + value
+	case "guest":
+		in.Caller.GuestDir = value
 	case "config":
 		in.Caller.ConfigDir = value
 	case "usable": // another tier that this host runs

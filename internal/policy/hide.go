@@ -12,10 +12,7 @@ import (
 // hide covers what the policy hides, and what is Caisson's own, wherever a
 // mount shows it. No allow re-opens it.
 func (r *resolver) hide() error {
-	for _, own := range [...]string{r.caller.StateDir, r.caller.ConfigDir} {
-		if own == "" {
-			continue
-		}
+	for _, own := range r.ownFolders() {
 		if real, _, err := r.files.real(own); err == nil {
 			r.mask(real, api.Origin{Source: "default"})
 		}

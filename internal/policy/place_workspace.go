@@ -3,6 +3,7 @@ package policy
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/caisson-dev/caisson/api"
@@ -122,6 +123,9 @@ func (r *resolver) checkWorkspace(p string, at api.Origin) (string, error) {
 	if err := workspaceBelow(r.in.Ceiling, real, at, r.caller, r.files); err != nil {
 		return "", err
 	}
+	if s := r.secretIn(real); s != "" {
+		r.warn(place(at) + ": workspace " + quote(real) + " shows keys to the sandbox (" + s + "), which may change them")
+	}
 	if info, err := os.Lstat(r.in.Root + real); err == nil {
 		uid, gid, _ := owner(info)
 		r.onDisk = [2]int{uid, gid}
@@ -147,12 +151,16 @@ func systemFolder(p string) bool {
 	return false
 }
 
+// ownFolders are the folders from which a later box, or what runs outside of
+// it, is made: whoever writes there is no longer in a box.
+func (r *resolver) ownFolders() []string {
+	return slices.DeleteFunc([]string{r.caller.StateDir, r.caller.ConfigDir, r.caller.GuestDir, path.Dir(CeilingPath)},
+		func(dir string) bool { return dir == "" })
+}
+
 // ownFolder gives the folder of Caisson's that a path is, holds or lies in.
 func (r *resolver) ownFolder(real string) string {
-	for _, own := range [...]string{r.caller.StateDir, r.caller.ConfigDir} {
-		if own == "" {
-			continue
-		}
+	for _, own := range r.ownFolders() {
 		o := r.realOr(own)
 		if within(o, real) || within(real, o) {
 			return o

@@ -103,6 +103,7 @@ type Caller struct {
 	API         bool     // through the API: other defaults of the workspace mode
 	ConfigDir   string   // the user's config folder: presets, policy.yaml
 	StateDir    string   // Caisson's own state: never visible inside
+	GuestDir    string   // where the guest's binary lies, which is executed outside too: never writable inside
 	// BoxUID and BoxGID are the unprivileged host ids that a sandbox started by
 	// root runs under. Unused when UID is not 0.
 	BoxUID, BoxGID int
