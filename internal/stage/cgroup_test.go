@@ -3,7 +3,9 @@
 package stage
 
 import (
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -245,17 +247,46 @@ func TestKeepTo(t *testing.T) {
 }
 
 func TestSampler(t *testing.T) {
-	size := treeSize(os.Getpid(), PSS)
-	if size <= 0 || size > treeSize(os.Getpid(), rss) {
-		t.Errorf("this process holds %d bytes by PSS, %d by RSS", size, treeSize(os.Getpid(), rss))
+	size := treeSize(os.Getpid(), math.MaxInt64, PSS, calm)
+	if size <= 0 || size > treeSize(os.Getpid(), math.MaxInt64, rss, calm) {
+		t.Errorf("this process holds %d bytes by PSS, %d by RSS", size, treeSize(os.Getpid(), math.MaxInt64, rss, calm))
 	}
 	for limit, want := range map[int64]bool{0: false, 1: true, 1 << 50: false} {
 		s := sampler{pid: os.Getpid(), limit: limit}
-		if got := s.over(s.next); got != want {
+		if got := s.over(s.next, calm); got != want {
 			t.Errorf("limit %d: over = %v", limit, got)
 		}
 		if limit > 0 && s.next.IsZero() {
 			t.Error("the next look has no time")
+		}
+	}
+}
+
+func calm() bool { return false }
+
+// TestSamplerIsBrokenOff: a box of many processes can make a look as long as it
+// likes, and the wall time has to hold meanwhile.
+func TestSamplerIsBrokenOff(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = child.Wait() }()
+	defer func() { _ = child.Process.Kill() }()
+	for _, c := range []struct {
+		name   string
+		limit  int64
+		urgent func() bool
+		want   int
+	}{
+		{"nothing urgent", math.MaxInt64, calm, 2},
+		{"urgent", math.MaxInt64, func() bool { return true }, 1},
+		{"the limit is passed already", 0, calm, 1},
+	} {
+		looks := 0
+		treeSize(os.Getpid(), c.limit, func(string) int64 { looks++; return 1 }, c.urgent)
+		if looks != c.want && !(c.want == 2 && looks > 2) {
+			t.Errorf("%s: %d processes were looked at, want %d", c.name, looks, c.want)
 		}
 	}
 }

@@ -13,10 +13,17 @@ import (
 // descendants, the process first. What ends meanwhile may be left out. Its cost
 // is that of the box alone, however many others there are.
 func Tree(pid int, do func(pid int, dir string)) {
+	tree(pid, func(pid int, dir string) bool { do(pid, dir); return true })
+}
+
+// tree is Tree until do is false.
+func tree(pid int, do func(pid int, dir string) bool) {
 	for pids := []int{pid}; len(pids) > 0; {
 		pid := pids[0]
 		dir := "/proc/" + strconv.Itoa(pid)
-		do(pid, dir)
+		if !do(pid, dir) {
+			return
+		}
 		pids = append(pids[1:], children(dir+"/task")...)
 	}
 }
@@ -88,20 +95,26 @@ const (
 	sampleShare = 20
 )
 
-// over looks if it is time to, and reports whether the box holds too much.
-func (s *sampler) over(now time.Time) bool {
+// over looks if it is time to, and reports whether the box holds too much. A
+// look at thousands of processes, each of as many mappings as it may have, takes
+// minutes; it is broken off as soon as urgent is true.
+func (s *sampler) over(now time.Time, urgent func() bool) bool {
 	if s.limit == 0 || now.Before(s.next) {
 		return false
 	}
-	use := treeSize(s.pid, rss)
+	use := treeSize(s.pid, s.limit, rss, urgent)
 	if use > s.limit { // shared pages are counted once for each process there
-		use = treeSize(s.pid, PSS)
+		use = treeSize(s.pid, s.limit, PSS, urgent)
 	}
 	s.next = now.Add(max(sampleEvery, sampleShare*time.Since(now)))
 	return use > s.limit
 }
 
-func treeSize(pid int, size func(dir string) int64) (sum int64) {
-	Tree(pid, func(_ int, dir string) { sum += size(dir) })
+// treeSize adds up until the sum is over the limit or there is something more urgent.
+func treeSize(pid int, limit int64, size func(dir string) int64, urgent func() bool) (sum int64) {
+	tree(pid, func(_ int, dir string) bool {
+		sum += size(dir)
+		return sum <= limit && !urgent()
+	})
 	return sum
 }

@@ -195,7 +195,7 @@ func (v *watcher) step() (done bool, err error) {
 		v.ended, v.deadline = true, time.Time{}
 		v.say(watchEnded)
 	}
-	if !v.ended && v.sampler.over(time.Now()) {
+	if !v.ended && v.sampler.over(time.Now(), v.urgent) {
 		return false, v.end(watchMemory)
 	}
 	return false, nil
@@ -213,6 +213,16 @@ func (v *watcher) memoryEvent() error {
 	}
 	v.fds[2].Fd = -1
 	return v.end(watchMemory)
+}
+
+// urgent reports whether there is something to do that may not wait for a look at
+// the box's memory.
+func (v *watcher) urgent() bool {
+	if !v.deadline.IsZero() && !time.Now().Before(v.deadline) {
+		return true
+	}
+	n, err := unix.Poll(v.fds[:], 0)
+	return n != 0 || err != nil && err != unix.EINTR
 }
 
 // end says why and kills the box, in this order: who sees the end knows why.
