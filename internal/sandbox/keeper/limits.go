@@ -13,6 +13,10 @@ import (
 	"github.com/caisson-dev/caisson/api"
 )
 
+// dyingTime bounds the wait for the rest of a box whose guest is gone. The kernel
+// frees the memory of every program first: millions of mappings take seconds.
+const dyingTime = 10 * time.Second
+
 var errOutput = errors.New("output limit")
 
 // ending says why a command has no exit of its own.
@@ -21,7 +25,7 @@ func (k *keeper) ending(err error) (int, error) {
 		return api.ExitKilled, k.limit("output", "output: "+size(k.o.plan.Limits.Output)+" limit",
 			"raise limits.output, or write less to standard output")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), dyingTime)
 	defer cancel()
 	exit, e := k.s.Box.Wait(ctx)
 	if e != nil {

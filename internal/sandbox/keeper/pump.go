@@ -5,6 +5,7 @@ package keeper
 import (
 	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,8 +20,9 @@ type pump struct {
 	begun    atomic.Bool
 	stopping atomic.Bool
 	done     chan struct{}
-	moved    int64 // bytes
-	bulk     bool  // much was moved: steps block instead of being waited for
+	moved    atomic.Int64 // bytes
+	holding  atomic.Bool  // copy has read bytes that it has not written
+	bulk     bool         // much was moved: steps block instead of being waited for
 }
 
 const (
@@ -130,8 +132,8 @@ func (p *pump) splice(n int) (int, error) {
 // pipes of a user share one quota of pages (fs.pipe-user-pages-soft). A regular
 // source stays as it is: it must be possible to stop it.
 func (p *pump) count(n int) {
-	p.moved += int64(n)
-	if p.bulk || p.moved < bulkAfter || isRegular(p.src) {
+	moved := p.moved.Add(int64(n))
+	if p.bulk || moved < bulkAfter || isRegular(p.src) {
 		return
 	}
 	// Refusals change the speed alone. The one that is no pipe refuses too.
@@ -147,6 +149,8 @@ func (p *pump) copy(n int) (int, error) {
 	if err != nil || got <= 0 {
 		return got, err
 	}
+	p.holding.Store(true)
+	defer p.holding.Store(false)
 	for b := buf[:got]; len(b) > 0; {
 		m, err := unix.Write(p.dst, b)
 		if err == unix.EAGAIN {
@@ -210,8 +214,40 @@ func (p *pump) discard(await func() bool) {
 			return
 		}
 		if n > 0 {
+			p.moved.Add(int64(n))
 			p.budget.exceed()
 		}
+	}
+}
+
+// drainStep is how often a pipe that does not end is looked at.
+const drainStep = 20 * time.Millisecond
+
+// drain waits until all is moved that the box, which is gone, had written. That
+// is mostly the end of the pipe. But a program may have given the writing end to
+// somebody who lives on, by a socket in the workspace: such a pipe never ends, and
+// what comes after the box's last byte is not the box's. So it also returns when the pipe is empty,
+// and when as much was moved as a pipe can hold.
+func (p *pump) drain() {
+	size, err := unix.FcntlInt(uintptr(p.src), unix.F_GETPIPE_SZ, 0)
+	if err != nil {
+		size = chunk // it has just ended and was closed
+	}
+	last := p.moved.Load() + int64(max(size, chunk))
+	tick := time.NewTicker(drainStep)
+	defer tick.Stop()
+	for empty := 0; empty < 2 && p.moved.Load() < last; {
+		select {
+		case <-p.done:
+			return
+		case <-tick.C:
+		}
+		n, err := unix.IoctlGetInt(p.src, unix.TIOCINQ)
+		if err != nil || n > 0 || p.holding.Load() {
+			empty = 0
+			continue
+		}
+		empty++ // twice: bytes may lie between a read and its mark
 	}
 }
 

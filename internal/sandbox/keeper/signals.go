@@ -3,9 +3,11 @@
 package keeper
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -49,6 +51,12 @@ const freezeTime = 2 * time.Second
 // suspend stops the keeper as ^Z would stop the program: the box is frozen, its
 // wall clock goes on. When somebody continues the keeper, all goes on.
 func (k *keeper) suspend(byProgram bool) {
+	if orphaned() {
+		if byProgram {
+			_ = k.proc.Continue() // as the kernel ignores ^Z there
+		}
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), freezeTime)
 	defer cancel()
 	_ = k.s.Freeze(ctx) // also undone if it only went half way
@@ -63,4 +71,40 @@ func (k *keeper) suspend(byProgram bool) {
 	if byProgram {
 		_ = k.proc.Continue()
 	}
+}
+
+// orphaned reports whether nobody is there who could continue our process group:
+// no job control above it, as under `ssh -t HOST caisson run`. A stop would be
+// for ever, and any program inside can ask for one.
+func orphaned() bool {
+	session, err := unix.Getsid(0)
+	if err != nil {
+		return false
+	}
+	group := unix.Getpgrp()
+	for _, parent := range [...]int{unix.Getppid(), parentOf(group)} {
+		s, err := unix.Getsid(parent)
+		if err != nil || parent == 0 || s != session {
+			continue
+		}
+		if g, err := unix.Getpgid(parent); err == nil && g != group {
+			return false
+		}
+	}
+	return true
+}
+
+// parentOf is the parent of a process, 0 if there is no telling.
+func parentOf(pid int) int {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The name may hold anything; state and parent follow it.
+	f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if len(f) < 2 {
+		return 0
+	}
+	parent, _ := strconv.Atoi(string(f[1]))
+	return parent
 }

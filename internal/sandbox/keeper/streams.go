@@ -133,7 +133,7 @@ func (p *pipes) resumed()                  {}
 func (p *pipes) finish() {
 	for _, out := range p.out {
 		if out.begun.Load() {
-			<-out.done
+			out.drain()
 		}
 	}
 	if p.unread < 0 {
@@ -143,6 +143,9 @@ func (p *pipes) finish() {
 		p.in.stop()
 	}
 	n, err := unix.IoctlGetInt(p.unread, unix.TIOCINQ)
+	// The pipe is the program's, who may have written into it: never back beyond
+	// what was given.
+	n = min(n, int(p.in.moved.Load()))
 	if err == nil && n > 0 {
 		// An error means that the file has become no file; nothing is lost.
 		_, _ = unix.Seek(int(p.o.Stdin.Fd()), -int64(n), unix.SEEK_CUR)
