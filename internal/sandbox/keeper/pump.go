@@ -58,16 +58,16 @@ func (p *pump) run() {
 	if err != nil {
 		return
 	}
-	// A read that reports nothing read makes the poller wait, once.
 	p.loop(func() bool {
 		if n, err := unix.IoctlGetInt(p.src, unix.TIOCINQ); err == nil && n > 0 {
 			return p.awaitTarget() // it was the target that had no room
 		}
-		looked := false
-		return raw.Read(func(uintptr) bool {
-			first := !looked
-			looked = true
-			return !first
+		// The poller forgets what came before this call, so the pipe is asked once more
+		// after it began: an end in between would be waited for for ever.
+		return raw.Read(func(fd uintptr) bool {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, err := unix.Poll(fds, 0)
+			return n > 0 || err != nil
 		}) == nil
 	})
 }
