@@ -106,7 +106,7 @@ func commands(a *app, args []string) []*cobra.Command {
 		return []*cobra.Command{newRun(a)}
 	}
 	return []*cobra.Command{
-		newRun(a), newLs(a), newDoctor(a), newPolicy(a), newBench(a), newVersion(a), newCompletion(a),
+		newRun(a), newLs(a), newDoctor(a), newPolicy(a), newSetup(a), newReset(a), newBench(a), newVersion(a), newCompletion(a),
 	}
 }
 

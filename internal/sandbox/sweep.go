@@ -39,3 +39,12 @@ func SweepSometimes(ctx context.Context, st *store.Store) {
 		_ = Sweep(ctx, st) // told by `caisson ls`, which sweeps too
 	}
 }
+
+// Clear removes every sandbox of a store and the store's folder. It refuses
+// while one runs.
+func Clear(ctx context.Context, st *store.Store) error {
+	if err := st.Clear(ctx, sweepBox); err != nil {
+		return fmt.Errorf("clear sandboxes: %w", err)
+	}
+	return nil
+}
