@@ -5,6 +5,7 @@ package stage
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,5 +146,20 @@ func TestStepOf(t *testing.T) {
 	}
 	if step, no = StepOf(fmt.Errorf("other")); step != "" || no != 0 {
 		t.Errorf("got %q, %v from an error without", step, no)
+	}
+}
+
+// TestCausesAreInTheDocs finds every cause by its words in the page for people who search.
+func TestCausesAreInTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/hosts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range causes {
+		for part := range strings.SplitSeq(c.says, "%s") {
+			if !strings.Contains(string(page), strings.TrimRight(part, " (")) {
+				t.Errorf("docs/hosts.md does not have %q", part)
+			}
+		}
 	}
 }
