@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -339,4 +340,29 @@ func BenchmarkLandlockDomain(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// TestLandlockDoesNotBoundMetadata is why there is no box without namespaces: outside
+// of all grants, and under the filter for such a box, the mode, times and attributes of
+// the user's files can be changed by path. A kernel on which this fails is reason to think again.
+func TestLandlockDoesNotBoundMetadata(t *testing.T) {
+	testenv.Need(t, "landlock")
+	oneWay(t, func(t *testing.T, _ []string) {
+		top := folders(t)
+		confineStem(t, FilterOptions{Bare: true}, top+"/in")
+		file := top + "/out/file"
+		if err := os.WriteFile(file, []byte("text"), 0o600); !errors.Is(err, unix.EACCES) {
+			t.Fatalf("control: writing where not granted: %v, want EACCES", err)
+		}
+		for name, act := range map[string]func() error{
+			"mode":  func() error { return os.Chmod(file, 0o666) },
+			"owner": func() error { return os.Chown(file, os.Getuid(), os.Getgid()) },
+			"times": func() error { return os.Chtimes(file, time.Unix(1, 0), time.Unix(1, 0)) },
+			"look":  func() error { _, err := os.Stat(file); return err },
+		} {
+			if err := act(); err != nil {
+				t.Errorf("%s: %v: this is bounded now", name, err)
+			}
+		}
+	})
 }
