@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,8 +135,13 @@ func TestBlockedHostsDoctor(t *testing.T) {
 	for _, h := range blockedHosts {
 		t.Run(h.name, func(t *testing.T) {
 			testenv.Need(t, h.needs...)
-			out, code, _ := h.caisson(t, true, "doctor", "process")
-			if code != 1 || !strings.Contains(out, "process:  not usable\n") || !strings.Contains(out, "  fix ") || !strings.Contains(out, h.fix) {
+			out, code, home := h.caisson(t, true, "doctor", "process")
+			says := strings.ReplaceAll(strings.TrimPrefix(h.says, "tier process does not run on this host: user-namespaces: "), "$HOME", home)
+			row := regexp.MustCompile(`(?m)^  box +none +yes +` + regexp.QuoteMeta(says))
+			if !row.MatchString(out) {
+				t.Errorf("no row of the box with %q", says)
+			}
+			if code != 1 || !strings.Contains(out, "process:  not usable\n") || !strings.Contains(out, "\n  fix box: ") || !strings.Contains(out, h.fix) {
 				t.Errorf("exit code %d, want 1; no %q in\n%s", code, h.fix, out)
 			}
 		})

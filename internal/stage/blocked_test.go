@@ -120,9 +120,9 @@ func TestSettingsThatBarUserNamespaces(t *testing.T) {
 		{"AppArmor and our profile", 1000, []string{restricted, "1\n", label, "caisson (unconfined)\n"}, false},
 		{"a profile of somebody else", 1000, []string{restricted, "1\n", label, "agents (enforce)\n"}, false},
 	} {
-		f := readSettings(hostFiles(c.files...), c.uid)
-		if barred := userNamespacesBarred(&f); (barred != nil) != c.bars {
-			t.Errorf("%s: %v", c.name, barred)
+		strength, detail, fix := userNamespaces(hostFiles(c.files...), c.uid)
+		if (strength == api.StrengthNone) != c.bars || (detail != "") != c.bars || fix == "" {
+			t.Errorf("%s: %v, %q, fix %q", c.name, strength, detail, fix)
 		}
 	}
 }

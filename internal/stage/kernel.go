@@ -4,6 +4,7 @@ package stage
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -76,7 +77,7 @@ func KernelFeatures() []api.Feature {
 			f.Reason = "without it: " + row.lost + " (Linux " + row.linux + ")"
 			f.Fix = row.fix
 			if row.feature == api.FeatureUserNamespaces {
-				f.Fix = userNamespaceFix()
+				_, _, f.Fix = userNamespaces(theHost(), os.Geteuid())
 			}
 		}
 		features = append(features, f)
@@ -116,24 +117,22 @@ func probeTimeNamespace() (api.Strength, string) {
 	return probeNamespace("time")()
 }
 
+// probeUserNamespaces looks; what only trying tells, the driver's full probe finds out.
 func probeUserNamespaces() (api.Strength, string) {
 	if strength, detail := probeNamespace("user")(); strength != api.StrengthHard {
 		return strength, detail
 	}
-	f := readSettings(theHost(), os.Geteuid())
-	if barred := userNamespacesBarred(&f); barred != nil {
-		return api.StrengthNone, barred.Message
-	}
-	return api.StrengthHard, ""
+	strength, detail, _ := userNamespaces(theHost(), os.Geteuid())
+	return strength, detail
 }
 
-// userNamespaceFix is what to do where a setting bars user namespaces.
-func userNamespaceFix() string {
-	f := readSettings(theHost(), os.Geteuid())
+// userNamespaces says which setting of a host bars them, and the fix.
+func userNamespaces(host fs.FS, uid int) (strength api.Strength, detail, fix string) {
+	f := readSettings(host, uid)
 	if barred := userNamespacesBarred(&f); barred != nil {
-		return barred.Hint
+		return api.StrengthNone, barred.Message, barred.Hint
 	}
-	return "a kernel with CONFIG_USER_NS"
+	return api.StrengthHard, "", "a kernel with CONFIG_USER_NS"
 }
 
 // isCall reports whether the kernel has a system call, by its answer to arguments
