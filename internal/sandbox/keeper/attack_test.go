@@ -208,3 +208,38 @@ func TestLocksOfOthersAreNotSeen(t *testing.T) {
 		t.Errorf("in the box: %q; on the host: %q", r.stdout, host)
 	}
 }
+
+// TestReportFollowsNoLink: a box may have left anything at the name of a later
+// run's report.
+func TestReportFollowsNoLink(t *testing.T) {
+	p := newPlace(t)
+	victim := filepath.Join(p.home, "victim")
+	if err := os.WriteFile(victim, []byte("whole"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		plant string
+		code  int
+	}{
+		{"true", 0},
+		{"ln -s ../victim report", 125},
+		{"mkfifo report", 125},
+	} {
+		if out, err := p.run(t, "run", "--", "sh", "-c", "rm -f report; "+c.plant).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		cmd := p.run(t, "run", "--report", "report", "--", "true")
+		kill := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		out, _ := cmd.CombinedOutput()
+		kill.Stop()
+		if cmd.ProcessState.ExitCode() != c.code {
+			t.Errorf("%s: exit %d, want %d: %s", c.plant, cmd.ProcessState.ExitCode(), c.code, out)
+		}
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "whole" {
+		t.Errorf("the file behind the link: %q, %v", b, err)
+	}
+	if out, err := p.run(t, "run", "--report", "/dev/stderr", "--", "true").CombinedOutput(); err != nil || !strings.Contains(string(out), `"kind":"exited"`) {
+		t.Errorf("/dev/stderr: %v\n%s", err, out)
+	}
+}

@@ -12,9 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/caisson-dev/caisson/api"
 	"github.com/caisson-dev/caisson/internal/driver"
@@ -215,7 +219,19 @@ func openReport(name string) (*report, error) {
 	if name == "" {
 		return &report{}, nil
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	if abs, err := filepath.Abs(name); err != nil || !strings.HasPrefix(abs, "/dev/") && !strings.HasPrefix(abs, "/proc/") {
+		// A box before may have laid a link or a FIFO there, in a workspace: the one
+		// would truncate any file of the user's, the other wait for ever.
+		flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK
+	}
+	f, err := os.OpenFile(name, flags, 0o600)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, &api.Error{
+			Code: api.CodeUsage, Message: "open report: " + name + " is a symbolic link, which a sandbox may have made",
+			Hint: "name the file that it leads to, or remove it",
+		}
+	}
 	if err != nil {
 		return nil, &api.Error{Code: api.CodeUsage, Message: "open report: " + err.Error(), Hint: "name a file in a folder that exists and that you may write"}
 	}
