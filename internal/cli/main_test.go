@@ -42,7 +42,7 @@ func scriptParams(dir string) testscript.Params {
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "await": await},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "await": await, "empty": empty},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("NL", "\n")
 			env.Setenv("ESC", "\x1b")
@@ -65,6 +65,20 @@ func accountHome() string {
 		return ""
 	}
 	return u.HomeDir
+}
+
+// empty DIR: there is nothing in the folder, if there is one.
+func empty(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: empty DIR")
+	}
+	list, err := os.ReadDir(ts.MkAbs(args[0]))
+	if err != nil && !os.IsNotExist(err) {
+		ts.Fatalf("empty: %v", err)
+	}
+	for _, e := range list {
+		ts.Fatalf("%s holds %s", args[0], e.Name())
+	}
 }
 
 // exits CODE COMMAND ARGS...: the command must end with exactly that code.
