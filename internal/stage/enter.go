@@ -154,6 +154,9 @@ func buildRoot(s *Setup) error {
 			return &SetupError{"mount " + s.Mounts[i].Target, err}
 		}
 	}
+	if err := r.coverViews(s); err != nil {
+		return &SetupError{"cover views of the kernel", err}
+	}
 	if err := r.tell(s); err != nil {
 		return &SetupError{"tell limits", err}
 	}

@@ -4,6 +4,7 @@ package keeper_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -241,5 +242,34 @@ func TestReportFollowsNoLink(t *testing.T) {
 	}
 	if out, err := p.run(t, "run", "--report", "/dev/stderr", "--", "true").CombinedOutput(); err != nil || !strings.Contains(string(out), `"kind":"exited"`) {
 		t.Errorf("/dev/stderr: %v\n%s", err, out)
+	}
+}
+
+// TestKernelMountedInTheWorkspace: a workspace may hold the root of another
+// system, with the host's /proc in it; the box does not get it.
+func TestKernelMountedInTheWorkspace(t *testing.T) {
+	testenv.Need(t, "root", "userns")
+	user := exec.Command("true")
+	home := testenv.AsUser(t, user)
+	id := fmt.Sprint(user.SysProcAttr.Credential.Uid)
+	group := fmt.Sprint(user.SysProcAttr.Credential.Gid)
+	caisson := testenv.Binary(t, "caisson")
+	for _, c := range []struct {
+		name string
+		argv []string
+		want string
+	}{
+		{"outside", []string{"sh", "-c"}, "seen\nkept\n"},
+		{"in a box", []string{caisson, "run", "--", "sh", "-c"}, "kept\n"},
+	} {
+		script := `mkdir -p ws/root/proc ws/root/tmp && mount -t proc proc ws/root/proc && mount -t tmpfs -o mode=755 tmpfs ws/root/tmp &&
+			echo kept > ws/root/tmp/f && cd ws && exec setpriv --reuid=` + id + " --regid=" + group + ` --clear-groups "$@"`
+		args := append([]string{"-m", "sh", "-c", script, "sh"}, c.argv...)
+		cmd := exec.Command("unshare", append(args, "grep -q . root/proc/1/cmdline 2>/dev/null && echo seen; cat root/tmp/f")...)
+		cmd.Dir, cmd.Env = home, append(user.Env, "CAISSON_STATE="+filepath.Join(home, "state"))
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.name, out, err, c.want)
+		}
 	}
 }
