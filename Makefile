@@ -3,7 +3,8 @@
 # make check  what to run before every commit: vet, lint, layers, short tests, cross-compiles.
 # make test   all tests as who you are.
 # make ci     what CI runs: installs what tests need (as root), then all tests, as root and as an ordinary user.
-# make night  the slow half: race detector, fuzzing, start-up benchmark.
+# make night  the slow half: race detector, fuzzing, start-up benchmark, test-vm.
+# make test-vm  what needs cgroup v2, systemd or Linux 6.1, in a VM that it builds (docs/test-vm.md).
 
 MODULE    := github.com/caisson-dev/caisson
 GOOS      := $(shell go env GOOS)
@@ -22,7 +23,7 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 # Tests that need the built binaries find them here.
 export CAISSON_BIN := $(CURDIR)/bin
 
-.PHONY: all build guest demo check lint short cross test ci night race fuzz bench clean
+.PHONY: all build guest demo check lint short cross test ci night race fuzz bench test-vm clean
 
 all: build
 
@@ -71,7 +72,7 @@ test: build
 ci:
 	./.ci/run
 
-night: build race fuzz bench
+night: build race fuzz bench test-vm
 
 race:
 	CGO_ENABLED=1 go test -race -count=1 $(PACKAGES)
@@ -81,6 +82,10 @@ fuzz:
 		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' "$$file"); do \
 			echo "$$file $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
 		done; done
+
+# CAISSON_VM_DOC=docs/test-vm.md records the result there.
+test-vm: build
+	.ci/vm/run
 
 bench: build
 	bin/caisson bench start

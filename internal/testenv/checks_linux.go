@@ -29,6 +29,7 @@ var checks = map[string]func() error{
 	"kvm":       sync.OnceValue(checkKVM),
 	"landlock":  sync.OnceValue(checkLandlock),
 	"seccomp":   sync.OnceValue(checkSeccomp),
+	"cgroup":    sync.OnceValue(checkCgroup),
 	"cgroup-v1": sync.OnceValue(checkCgroupV1),
 	"cgroup-v2": sync.OnceValue(checkCgroupV2),
 	"systemd":   sync.OnceValue(checkSystemd),
@@ -200,6 +201,14 @@ func checkSeccomp() error {
 		return fmt.Errorf("seccomp filter: %w", err)
 	}
 	return nil
+}
+
+// checkCgroup: a group of either version, for tests of limits that only a cgroup makes hard.
+func checkCgroup() error {
+	if Lacks("cgroup-v1") == nil {
+		return nil
+	}
+	return Lacks("cgroup-v2")
 }
 
 // checkCgroupV1 makes a group of the pids and memory controllers of version 1.
