@@ -203,12 +203,12 @@ func checkSeccomp() error {
 	return nil
 }
 
-// checkCgroup: a group of either version, for tests of limits that only a cgroup makes hard.
+// checkCgroup makes a group of either version, for tests of limits that only a cgroup makes hard.
 func checkCgroup() error {
-	if Lacks("cgroup-v1") == nil {
+	if checkCgroupV1() == nil {
 		return nil
 	}
-	return Lacks("cgroup-v2")
+	return checkCgroupV2()
 }
 
 // checkCgroupV1 makes a group of the pids and memory controllers of version 1.

@@ -89,7 +89,7 @@ print("all")`
 )
 
 func TestMemoryLimit(t *testing.T) {
-	testenv.Need(t, "root", "cgroup-v1", "python3")
+	testenv.Need(t, "cgroup", "python3")
 	p := newPlace(t)
 	for _, c := range []struct{ name, program, out string }{
 		{"one process", oneHog, "150\n"},
@@ -158,7 +158,7 @@ print(n)`
 // TestCPULimit measures by processor time: 0.3 s of it at a tenth of a
 // processor need 3 s, however busy the host is.
 func TestCPULimit(t *testing.T) {
-	testenv.Need(t, "root", "cgroup-v1", "python3")
+	testenv.Need(t, "cgroup", "python3")
 	p := newPlace(t)
 	const spin = `
 import multiprocessing as m, time
@@ -241,29 +241,36 @@ func (p place) frozen(t *testing.T, flags ...string) (cmd *exec.Cmd, at processe
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := regexp.MustCompile(`(?m)^1 freezer (.*)$`).FindSubmatch(list)
+	m := regexp.MustCompile(`(?m)^([12]) freezer (.*)$`).FindSubmatch(list)
 	if m == nil {
 		t.Fatalf("no freezer in %q", list)
 	}
-	freezer = string(m[1])
-	if err := os.WriteFile(freezer+"/freezer.state", []byte("FROZEN"), 0); err != nil {
+	freezer = string(m[2])
+	how := freezers[string(m[1])]
+	if err := os.WriteFile(freezer+how.file, []byte(how.freeze), 0); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		state, err := os.ReadFile(freezer + "/freezer.state")
+		state, err := os.ReadFile(freezer + how.state)
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("the box does not freeze: %q %v", state, err)
 		}
-		if string(state) == "FROZEN\n" {
+		if strings.Contains(string(state), how.frozen) {
 			return cmd, at, freezer
 		}
 	}
 }
 
+// freezers says how a group is frozen, by the version of its hierarchy.
+var freezers = map[string]struct{ file, freeze, state, frozen string }{
+	"1": {"/freezer.state", "FROZEN", "/freezer.state", "FROZEN\n"},
+	"2": {"/cgroup.freeze", "1", "/cgroup.events", "frozen 1\n"},
+}
+
 // TestFrozenBoxEnds: a frozen process of cgroup v1 outlives SIGKILL, so
-// whoever kills thaws.
+// whoever kills thaws; in version 2 it dies.
 func TestFrozenBoxEnds(t *testing.T) {
-	testenv.Need(t, "root", "cgroup-v1")
+	testenv.Need(t, "cgroup")
 	p := newPlace(t)
 	before := testenv.HostState(t, p.state)
 	t.Run("keeper killed", func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // TestProgramsAreToldTheirLimits asks real runtimes what they think they have:
 // in a box with limits, and in one without, where it is the host's.
 func TestProgramsAreToldTheirLimits(t *testing.T) {
-	testenv.Need(t, "root", "cgroup-v1")
+	testenv.Need(t, "cgroup")
 	p := newPlace(t)
 	for _, c := range []struct {
 		needs string
@@ -50,7 +50,7 @@ func TestProgramsAreToldTheirLimits(t *testing.T) {
 // TestGoRuntimeAsksWhatWeTell: on a host with few processors its answer is the
 // same with and without, so what it reads is looked at.
 func TestGoRuntimeAsksWhatWeTell(t *testing.T) {
-	testenv.Need(t, "root", "cgroup-v1", "go", "strace")
+	testenv.Need(t, "cgroup", "go", "strace")
 	p := newPlace(t)
 	src, program := p.home+"/ws/main.go", p.home+"/ws/prog"
 	if err := os.WriteFile(src, []byte("package main\nimport \"runtime\"\nfunc main() { println(runtime.GOMAXPROCS(0)) }\n"), 0o644); err != nil {
