@@ -251,13 +251,10 @@ time.sleep(100)`)
 func TestKillKeeperWhileFrozen(t *testing.T) {
 	p := newPlace(t)
 	before := testenv.HostState(t, p.state)
-	cmd := p.run(t, "run", "--", "sh", "-c", "kill -STOP -1; echo never")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	at := await(t, cmd.Process.Pid)
-	time.Sleep(20 * time.Millisecond) // let it reach the stop; without it the round is only weaker
-	kill(t, at.keeper)
+	// Whoever sends to all is not among them, and stops itself last.
+	cmd := p.run(t, "run", "--", "sh", "-c", "sleep 100 & sleep 100 & kill -STOP -1; echo stopped; kill -STOP $$")
+	started(t, cmd)
+	kill(t, cmd.Process.Pid)
 	_ = cmd.Wait()
 	p.nothingLeft(t, before, gone)
 }
