@@ -26,6 +26,7 @@ type blockedHost struct {
 	filter    []unix.SockFilter // of a container, in the file $FILTER
 	control   []unix.SockFilter // instead of it, where nothing is blocked
 	says, fix string            // of `caisson run`; says is the start
+	box       string            // what the doctor saw, if it is not says
 }
 
 // asUser starts "$@" as an ordinary user inside a user namespace that it has all rights in no more.
@@ -37,8 +38,8 @@ var blockedHosts = []blockedHost{
 		place: `n=9; [ $1 = blocked ] && n=0; shift
 			exec unshare -U --map-user=1000 --map-group=1000 --keep-caps sh -c '
 				echo $0 >/proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps -all --inh-caps -all "$@"' $n "$@"`,
-		says: "tier process does not run on this host: user-namespaces: this host allows no more user namespaces: user.max_user_namespaces is 0",
-		fix:  "as root: sysctl user.max_user_namespaces=15000",
+		says: "tier process does not run on this host: user-namespaces: this host allows no more user namespaces: an outer sandbox or container has set a limit",
+		fix:  "start Caisson outside of it",
 	},
 	{
 		name: "bubblewrap without user namespaces", needs: []string{"bwrap"},
@@ -89,6 +90,27 @@ var blockedHosts = []blockedHost{
 		fix:   "mknod -m 666 /dev/null",
 	},
 	{
+		name: "a box of Caisson",
+		place: `outer=; [ $1 = blocked ] && outer="$2 run --read $(dirname $2) --workspace-mode none --"; shift
+			exec $outer "$@"`,
+		says: "tier process does not run on this host: user-namespaces: this host allows no more user namespaces: an outer sandbox or container has set a limit",
+		box:  "a seccomp filter, as containers have one, refuses new namespaces",
+		fix:  "start Caisson outside of it",
+	},
+	{
+		name: "no /proc", needs: []string{"bwrap"},
+		place: `proc="--dev-bind /proc /proc"; [ $1 = blocked ] && proc="--tmpfs /proc"; shift
+			exec bwrap --dev-bind / / $proc "$@"`,
+		says: "tier process does not run on this host: namespaces: no /proc is mounted here",
+		fix:  "mount -t proc proc /proc",
+	},
+	{
+		name:  "a user id that is not mapped",
+		place: `map=--map-current-user; [ $1 = blocked ] && map=; shift; exec unshare -U $map "$@"`,
+		says:  "your user id does not exist in this user namespace",
+		fix:   "--map-current-user",
+	},
+	{
 		name: "a chroot",
 		place: `root=/; [ $1 = blocked ] && root=$HOME/root; shift
 			mkdir $HOME/root && cd $HOME/root && mkdir proc dev tmp usr home &&
@@ -136,7 +158,10 @@ func TestBlockedHostsDoctor(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			testenv.Need(t, h.needs...)
 			out, code, home := h.caisson(t, true, "doctor", "process")
-			says := strings.ReplaceAll(strings.TrimPrefix(h.says, "tier process does not run on this host: user-namespaces: "), "$HOME", home)
+			says := strings.ReplaceAll(regexp.MustCompile("^tier process does not run on this host: [a-z-]+: ").ReplaceAllString(h.says, ""), "$HOME", home)
+			if h.box != "" {
+				says = h.box
+			}
 			row := regexp.MustCompile(`(?m)^  box +none +yes +` + regexp.QuoteMeta(says))
 			if !row.MatchString(out) {
 				t.Errorf("no row of the box with %q", says)
@@ -211,6 +236,36 @@ func TestRootWithoutCapability(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.HasPrefix(string(out), c.says) {
 			t.Errorf("%s: exit code %d, want %d\n%s", c.drop, code, c.code, out)
 		}
+	}
+}
+
+// TestFewDescriptors runs where too few files can be open.
+func TestFewDescriptors(t *testing.T) {
+	testenv.Need(t, "userns")
+	h := blockedHost{place: `[ $1 = blocked ] && ulimit -n 12; shift; exec "$@"`}
+	for blocked, want := range map[bool]int{false: 0, true: 125} {
+		out, code, home := h.caisson(t, blocked, "run", "--workspace-mode", "none", "--", "true")
+		if code != want || strings.Contains(out, "too many open files") != blocked || strings.Contains(out, "caisson: hint: raise the limit of open files") != blocked {
+			t.Errorf("few descriptors: %v: exit code %d, want %d\n%s", blocked, code, want, out)
+		}
+		if !blocked {
+			noBoxesLeft(t, home)
+		}
+	}
+}
+
+// TestRootOfAContainer is root of a user namespace, as in rootless containers; the control is an ordinary
+// user of the same.
+func TestRootOfAContainer(t *testing.T) {
+	testenv.Need(t, "userns", "bwrap")
+	h := blockedHost{place: `id=1000; [ $1 = blocked ] && id=0; shift
+		exec bwrap --unshare-user --uid $id --gid $id --dev-bind / / --tmpfs /run --tmpfs /var/lib "$@"`}
+	for blocked, want := range map[bool]int{false: 0, true: 125} {
+		out, code, home := h.caisson(t, blocked, "run", "--workspace-mode", "none", "--", "true")
+		if code != want || strings.HasPrefix(out, "caisson: root is only root of a container here") != blocked {
+			t.Errorf("root: %v: exit code %d, want %d\n%s", blocked, code, want, out)
+		}
+		noBoxesLeft(t, home)
 	}
 }
 

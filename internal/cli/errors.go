@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -65,6 +66,19 @@ func asError(err error) *api.Error {
 	var e *api.Error
 	if errors.As(err, &e) {
 		return e
+	}
+	for _, full := range []struct {
+		no  syscall.Errno
+		fix string
+	}{
+		{syscall.EMFILE, "raise the limit of open files: ulimit -n 1024"},
+		{syscall.ENFILE, "the host has no more open files to give: raise fs.file-max"},
+		{syscall.ENOSPC, "a file system is full: make room, or set CAISSON_STATE and XDG_CACHE_HOME to folders where there is some"},
+		{syscall.EROFS, "set CAISSON_STATE and XDG_CACHE_HOME to folders that can be written"},
+	} {
+		if errors.Is(err, full.no) {
+			return &api.Error{Code: api.CodeHost, Message: err.Error(), Hint: full.fix}
+		}
 	}
 	return &api.Error{
 		Code:    api.CodeInternal,

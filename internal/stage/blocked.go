@@ -57,6 +57,11 @@ const keepSysctl = " (caisson setup, as root, sets it for good)"
 // causes is the table.
 var causes = []cause{
 	{
+		fits: func(f *hostFacts, _ string, _ syscall.Errno) bool { return f.noProc },
+		says: "no /proc is mounted here",
+		fix:  "mount one: mount -t proc proc /proc",
+	},
+	{
 		fits: is(stepNull, unix.ENOENT, unix.ENXIO, unix.EACCES, unix.EPERM),
 		says: "there is no usable /dev/null here, which every program needs",
 		fix:  "as root: mknod -m 666 /dev/null c 1 3, or mount a /dev that has it, on a file system without nodev",
@@ -78,7 +83,7 @@ var causes = []cause{
 		fix:  "caisson doctor names it; use a kernel with CONFIG_USER_NS and all of CONFIG_NAMESPACES",
 	},
 	{
-		fits: and(noSpace, func(f *hostFacts) bool { return f.noUserNS }),
+		fits: and(noSpace, func(f *hostFacts) bool { return f.noUserNS && !f.nested }),
 		says: "this host allows no more user namespaces: user.max_user_namespaces is 0",
 		fix:  "as root: sysctl user.max_user_namespaces=15000" + keepSysctl,
 	},
@@ -97,6 +102,11 @@ var causes = []cause{
 		says: "root lacks capabilities here that a sandbox is set up by: %s",
 		fix:  "start Caisson as an ordinary user, who needs none, or give root them: docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_TIME",
 		arg:  func(f *hostFacts, _ string) string { return f.lacks() },
+	},
+	{
+		fits: and(denied, func(f *hostFacts) bool { return f.unmapped }),
+		says: "your user id does not exist in this user namespace",
+		fix:  "give it a map, as unshare --map-current-user does, or start Caisson outside of it",
 	},
 	{
 		fits: and(denied, func(f *hostFacts) bool { return !f.root && f.cloneOff }),

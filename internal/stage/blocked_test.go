@@ -64,6 +64,8 @@ func TestBlockedNamesTheCause(t *testing.T) {
 		{"Debian's switch, on", 1000, []string{"proc/sys/kernel/unprivileged_userns_clone", "1\n"}, stepGuest, unix.EPERM, "this host does not let an ordinary user make namespaces, and does not say why", ""},
 		{"none allowed", 1000, []string{"proc/sys/user/max_user_namespaces", "0\n"}, stepGuest, unix.ENOSPC, "this host allows no more user namespaces: user.max_user_namespaces is 0", "sysctl user.max_user_namespaces=15000"},
 		{"an outer limit", 1000, []string{"proc/self/uid_map", "1000 0 1\n"}, stepGuest, unix.ENOSPC, "this host allows no more user namespaces: an outer sandbox or container has set a limit", "--disable-userns"},
+		{"none allowed, by an outer sandbox", 1000, []string{"proc/sys/user/max_user_namespaces", "0\n", "proc/self/uid_map", "1000 0 1\n"}, stepGuest, unix.ENOSPC, "this host allows no more user namespaces: an outer sandbox or container has set a limit", "outside of it"},
+		{"no ids", 1000, []string{"proc/self/uid_map", ""}, stepGuest, unix.EPERM, "your user id does not exist in this user namespace", "--map-current-user"},
 		{"used up", 1000, nil, stepGuest, unix.ENOSPC, "this host allows no more user namespaces: its limit is reached", "/proc/sys/user"},
 		{"Docker's filter", 1000, []string{"proc/self/status", filtered, ".dockerenv", ""}, stepGuest, unix.EPERM, "a seccomp filter, as containers have one, refuses new namespaces (in Docker)", "seccomp=unconfined"},
 		{"Kubernetes, root", 0, []string{"proc/self/status", weakRoot, "run/secrets/kubernetes.io/token", ""}, stepGuest, unix.EPERM, "root lacks capabilities here that a sandbox is set up by: CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_SYS_TIME (in Kubernetes)", "ordinary user"},

@@ -21,7 +21,9 @@ type hostFacts struct {
 	root      bool   // started as root
 	caps      uint64 // that are effective
 	nested    bool   // in a user namespace that is not the first
-	seccomp   bool   // under a seccomp filter already
+	unmapped  bool   // its user namespace has no ids
+	noProc    bool
+	seccomp   bool // under a seccomp filter already
 	chroot    bool
 	container string // "Docker", ...; "" if nothing says so
 
@@ -41,7 +43,10 @@ func readFacts(host fs.FS, uid int, guest string) hostFacts {
 	f := readSettings(host, uid)
 	f.label = appArmorLabel(host)
 	f.seccomp = status["Seccomp"] == "2"
-	f.nested = !slices.Equal(strings.Fields(readText(host, "proc/self/uid_map")), []string{"0", "0", "4294967295"})
+	f.nested = isNested(host)
+	f.unmapped = strings.TrimSpace(readText(host, "proc/self/uid_map")) == ""
+	_, err := fs.Stat(host, "proc/self")
+	f.noProc = err != nil
 	f.container = containerOf(host)
 	if caps, err := strconv.ParseUint(status["CapEff"], 16, 64); err == nil {
 		f.caps = caps
@@ -67,7 +72,15 @@ func readSettings(host fs.FS, uid int) hostFacts {
 	if f.appArmor {
 		f.label = appArmorLabel(host)
 	}
+	if f.noUserNS {
+		f.nested = isNested(host)
+	}
 	return f
+}
+
+// isNested reports whether the caller's user namespace is not the first.
+func isNested(host fs.FS) bool {
+	return !slices.Equal(strings.Fields(readText(host, "proc/self/uid_map")), []string{"0", "0", "4294967295"})
 }
 
 // readMounts finds what covers parts of /proc, and whether the root is a mount

@@ -29,7 +29,7 @@ type kernelRow struct {
 var kernelRows = []kernelRow{
 	{
 		feature: api.FeatureNamespaces, linux: "4.6", required: true, probe: probeNamespaces,
-		lost: "private processes, mounts, network, IPC, host name and cgroup view", fix: "a kernel with CONFIG_NAMESPACES and all its kinds",
+		lost: "private processes, mounts, network, IPC, host name and cgroup view", fix: "a kernel with CONFIG_NAMESPACES and all its kinds, and /proc: mount -t proc proc /proc",
 	},
 	{
 		feature: api.FeatureUserNamespaces, linux: "3.8", probe: probeUserNamespaces,
@@ -95,6 +95,9 @@ func hardIf(there bool) api.Strength {
 
 func probeNamespace(kinds ...string) func() (api.Strength, string) {
 	return func() (api.Strength, string) {
+		if unix.Access("/proc/self/ns", unix.F_OK) != nil {
+			return api.StrengthNone, "no /proc is mounted here"
+		}
 		for _, kind := range kinds {
 			if unix.Access("/proc/self/ns/"+kind, unix.F_OK) != nil {
 				return api.StrengthNone, "no " + kind + " namespace"

@@ -185,14 +185,10 @@ func (r *remover) removeDir(fd int, name string, depth int) error {
 
 // openOwn opens a folder of the same mount, which gets the rights to empty it.
 func openOwn(dir int, name string) (*os.File, error) {
-	how := unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
-	}
-	fd, err := unix.Openat2(dir, name, &how)
+	fd, err := openSameMount(dir, name)
 	if errors.Is(err, unix.EACCES) {
 		if err = unix.Fchmodat(dir, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-			fd, err = unix.Openat2(dir, name, &how)
+			fd, err = openSameMount(dir, name)
 		}
 	}
 	if err != nil {
@@ -204,6 +200,33 @@ func openOwn(dir int, name string) (*os.File, error) {
 		_ = unix.Fchmod(fd, 0o700) // if it fails, emptying the folder says why
 	}
 	return f, nil
+}
+
+// openSameMount opens a folder by one name. Filters of containers, and of boxes, know no
+// openat2: there it is opened first, which does nothing, and looked at then.
+func openSameMount(dir int, name string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NOFOLLOW
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH}
+	fd, err := unix.Openat2(dir, name, &how)
+	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+		return fd, err
+	}
+	if fd, err = unix.Openat(dir, name, flags, 0); err != nil {
+		return -1, err
+	}
+	var outer, inner unix.Statx_t
+	err = unix.Statx(dir, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &outer)
+	if err == nil {
+		err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &inner)
+	}
+	if err == nil && (outer.Mnt_id != inner.Mnt_id || outer.Mask&inner.Mask&unix.STATX_MNT_ID == 0) {
+		err = unix.EXDEV
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 func unlink(dir int, name string, flags int) error {

@@ -30,6 +30,9 @@ func (d process) explain(err error) *api.Error {
 
 // noGuest says what to do where the guest's binary could not be put in its place.
 func noGuest(err error) *api.Error {
+	if known := stage.Blocked("place guest", 0, ""); known != nil {
+		return known
+	}
 	e := &api.Error{Code: api.CodeHost, Message: err.Error(), Hint: "caisson and caisson-guest come from one build; run make build, or install both into one folder"}
 	for _, no := range []syscall.Errno{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOSPC, unix.EDQUOT, unix.ENOTDIR} {
 		if errors.Is(err, no) {

@@ -111,10 +111,11 @@ type keeper struct {
 // run starts the command and waits for its end.
 func (k *keeper) run(ctx context.Context) (int, error) {
 	cmd := k.s.Command()
-	var err error
-	if k.io, err = prepare(&k.o, &cmd); err != nil {
+	io, err := prepare(&k.o, &cmd)
+	if err != nil {
 		return api.ExitFailed, err
 	}
+	k.io = io // nil, for the end to see, where there is none
 	signals := catch()
 	defer signals.stop()
 	startCtx, cancel := context.WithTimeout(ctx, startTime)
