@@ -62,6 +62,11 @@ var causes = []cause{
 		fix:  "mount one: mount -t proc proc /proc",
 	},
 	{
+		fits: func(_ *hostFacts, _ string, no syscall.Errno) bool { return no == unix.EMFILE || no == unix.ENFILE },
+		says: "no more files can be opened here",
+		fix:  "raise the limit of open files: ulimit -n 1024",
+	},
+	{
 		fits: is(stepNull, unix.ENOENT, unix.ENXIO, unix.EACCES, unix.EPERM),
 		says: "there is no usable /dev/null here, which every program needs",
 		fix:  "as root: mknod -m 666 /dev/null c 1 3, or mount a /dev that has it, on a file system without nodev",

@@ -78,6 +78,7 @@ func TestBlockedNamesTheCause(t *testing.T) {
 		{"no /dev/null", 1000, nil, stepNull, unix.ENOENT, "there is no usable /dev/null here", "mknod"},
 		{"too many processes", 1000, nil, stepGuest, unix.EAGAIN, "no more processes can be started here", "ulimit -u"},
 		{"no such namespaces", 1000, nil, stepGuest, unix.EINVAL, "this kernel lacks a kind of namespace", "CONFIG_USER_NS"},
+		{"too few descriptors", 1000, nil, "", unix.EMFILE, "no more files can be opened here", "ulimit -n"},
 		{"something else", 1000, []string{restricted, "1\n"}, "seccomp", unix.EINVAL, "", ""},
 		{"a source that is gone", 1000, nil, "mount /usr", unix.ENOENT, "", ""},
 		{"nothing known", 1000, nil, "mount /usr", unix.EPERM, "", ""},
