@@ -188,6 +188,8 @@ func makeHost(t *testing.T, root, host string) {
 			err = errors.Join(err, os.MkdirAll(name, 0o755))
 		case "f":
 			err = errors.Join(err, os.WriteFile(name, []byte(strings.Join(w[2:], " ")), 0o644))
+		case "x": // a program
+			err = errors.Join(err, os.WriteFile(name, []byte(strings.Join(w[2:], " ")), 0o755))
 		case "l":
 			err = errors.Join(err, os.Symlink(w[2], name))
 		case "h":

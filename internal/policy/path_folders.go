@@ -148,7 +148,7 @@ func (r *resolver) behindLinks(dir, home string) []string {
 			continue
 		}
 		real, _, err := r.files.real(join2(dir, e.Name()))
-		if err != nil || !within(real, home) || within(real, dir) {
+		if err != nil || !within(real, home) || within(real, dir) || !r.executable(real) {
 			continue
 		}
 		for _, p := range append([]string{linkRoot(real, home)}, r.hops(join2(dir, e.Name()), home)...) {
@@ -159,6 +159,14 @@ func (r *resolver) behindLinks(dir, home string) []string {
 	}
 	slices.Sort(need)
 	return need
+}
+
+// executable reports whether a real path is a program. A link in a folder of
+// programs that leads to anything else, to a folder or a document, may have been left by a box that had
+// the folder as its workspace, for the next one to read.
+func (r *resolver) executable(real string) bool {
+	info, err := os.Stat(r.in.Root + real)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
 // hops lists the roots that a chain of links leads through.
