@@ -56,7 +56,7 @@ func TestNestedHolds(t *testing.T) {
 			"mount --bind /usr/bin /mnt && test -x /mnt/sh",
 		},
 		{"the whole /proc has a path", "test -e /.caisson/whole/proc", "test -e /proc/self"},
-		{"the system becomes writable", "mount -t proc none /proc; mount -o remount,rw,bind /usr || mount -o remount,rw /", "mount -t proc none /proc; mount -t tmpfs -o ro none /tmp && mount -o remount,rw /tmp && touch /tmp/x"},
+		{"the system becomes writable", "mount -t proc none /proc; mount -o remount,rw,bind /usr || mount -o remount,rw /", "mount -t proc none /proc; mount -t tmpfs none /mnt && mount -o remount,bind,ro /mnt && mount -o remount,bind,rw /mnt && touch /mnt/x"},
 		{
 			"kernel settings are writable", "mount -t proc none /proc; : > /proc/sys/kernel/core_pattern || : > /proc/sysrq-trigger",
 			": > /proc/self/comm",
