@@ -34,6 +34,8 @@ var checks = map[string]func() error{
 	"cgroup-v2": sync.OnceValue(checkCgroupV2),
 	"systemd":   sync.OnceValue(checkSystemd),
 	"bwrap":     tool("bwrap", "--ro-bind", "/", "/", "true"),
+	"cargo":     tool("/usr/bin/cargo", "--version"),
+	"chromium":  tool("chromium", "--version"),
 	"codex":     tool("codex", "--version"),
 	"crun":      tool("crun", "--version"),
 	"curl":      tool("curl", "--version"),
@@ -58,6 +60,18 @@ var checks = map[string]func() error{
 	"unshare":   tool("unshare", "--version"),
 	"vim":       tool("vim", "--version"),
 	"newuidmap": tool("sh", "-c", "command -v newuidmap"),
+
+	"docker":     tool("docker", "--version"),
+	"dockerd":    tool("dockerd", "--version"),
+	"make":       tool("make", "--version"),
+	"mvn":        tool("mvn", "--version"),
+	"perf":       tool("perf", "--version"),
+	"playwright": tool("sh", "-c", `NODE_PATH="$(npm root -g)" node -e 'require("playwright-core")'`),
+	"postgresql": tool("sh", "-c", "ls /usr/lib/postgresql/*/bin/initdb && psql --version"),
+	"redis":      tool("sh", "-c", "redis-server --version && redis-cli --version"),
+	"rr":         tool("rr", "--version"),
+	"ssh-keygen": tool("sh", "-c", "command -v ssh-keygen"),
+	"valgrind":   tool("valgrind", "--version"),
 }
 
 // tool returns a check that the program is there and succeeds with args.
