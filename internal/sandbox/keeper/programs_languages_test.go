@@ -8,14 +8,12 @@ import "testing"
 func TestLanguages(t *testing.T) {
 	runPrograms(t, []program{
 		{name: "python", needs: []string{"python3"}, script: pythonScript},
-		{name: "python venv", needs: []string{"python3"}, script: `rm -rf v pkg && /usr/bin/python3 -m venv v
-mkdir -p pkg/hello && echo 'def hi(): return 42' > pkg/hello/__init__.py
-v/bin/python -m pip --version && v/bin/python -m pip list --disable-pip-version-check > list
-echo "$PWD/pkg" > "$(v/bin/python -c 'import site; print(site.getsitepackages()[0])')/pkg.pth"
-. v/bin/activate && test "$(python -c 'import hello, sys; print(hello.hi(), sys.prefix != sys.base_prefix)')" = '42 True'`},
+		{name: "python venv", needs: []string{"python3"}, script: "pip=--without-pip\n" + venvScript},
+		{name: "python venv with pip", needs: []string{"python3"}, night: true, script: "pip=\n" + venvScript + `
+v/bin/python -m pip --version && v/bin/python -m pip list --disable-pip-version-check > list`},
 		{name: "node", needs: []string{"node"}, script: nodeScript},
 		{name: "java forking build", needs: []string{"java"}, script: javaScript},
-		{name: "go", needs: []string{"go"}, script: goScript + "GOFLAGS= CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go build -o prog . && ./prog && CGO_ENABLED=0 go test ./..."},
+		{name: "go", needs: []string{"go"}, night: true, script: goScript + "GOFLAGS= CGO_ENABLED=0 go vet ./... && CGO_ENABLED=0 go build -o prog . && ./prog && CGO_ENABLED=0 go test ./..."},
 		{name: "go race", needs: []string{"go", "gcc"}, night: true, script: goScript + "go build -race -o prog . && ./prog && go test -race -count=1 ./..."},
 		{name: "cargo", needs: []string{"cargo"}, script: cargoScript},
 		{name: "maven with a forked JVM", needs: []string{"mvn"}, night: true, policy: "extends: [java]\n", bare: "online=; ", script: mavenScript},
@@ -41,6 +39,11 @@ if __name__ == "__main__":
     c = sqlite3.connect("t.db"); c.execute("pragma journal_mode=wal"); c.execute("create table if not exists t (a)"); c.commit(); c.close()
 X
 /usr/bin/python3 t.py`
+
+const venvScript = `rm -rf v pkg && /usr/bin/python3 -m venv $pip v
+mkdir -p pkg/hello && echo 'def hi(): return 42' > pkg/hello/__init__.py
+echo "$PWD/pkg" > "$(v/bin/python -c 'import site; print(site.getsitepackages()[0])')/pkg.pth"
+(. v/bin/activate && test "$(python -c 'import hello, sys; print(hello.hi(), sys.prefix != sys.base_prefix)')" = '42 True')`
 
 const nodeScript = `cat > t.js <<'X'
 const { Worker, isMainThread, parentPort, workerData } = require("worker_threads");
