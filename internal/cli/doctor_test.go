@@ -19,7 +19,7 @@ func TestDoctorText(t *testing.T) {
 	d := diagnosis{
 		Tiers: []api.Probe{{Tier: api.TierProcess, Features: []api.Feature{
 			{Name: api.FeatureNamespaces, Strength: api.StrengthHard, Required: true},
-			{Name: api.FeatureUserNamespaces, Required: true, Detail: barred, Reason: "without it: sandboxes for ordinary users", Fix: fix},
+			{Name: api.FeatureUserNamespaces, Strength: api.StrengthHard, Required: true, Detail: "AppArmor restricts them to programs that have a profile"},
 			{Name: api.FeatureLandlock, Strength: api.StrengthHard, Detail: "ABI 4"},
 			{Name: "box", Required: true, Reason: barred, Fix: fix},
 		}}},
@@ -30,10 +30,9 @@ func TestDoctorText(t *testing.T) {
 	const want = `process:  not usable
   FEATURE          STRENGTH  NEEDED  WHAT WAS SEEN
   namespaces       hard      yes
-  user-namespaces  none      yes     ` + barred + `: without it: sandboxes for ordinary users
+  user-namespaces  hard      yes     AppArmor restricts them to programs that have a profile
   landlock         hard      -       ABI 4
   box              none      yes     ` + barred + `
-  fix user-namespaces: ` + fix + `
   fix box: ` + fix + `
 
 microvm: not in this build

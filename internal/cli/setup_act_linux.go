@@ -26,7 +26,11 @@ func (c *act) script() string {
 	case c.write != "":
 		return fmt.Sprintf("mkdir -p %s\ncat >%s <<'END'\n%sEND\n", shellWord(filepath.Dir(c.write)), shellWord(c.write), c.text)
 	case c.remove != "":
-		return "rm -f " + shellWord(c.remove) + "\n"
+		script := "rm -f " + shellWord(c.remove) + "\n"
+		if filepath.Dir(c.remove) == setupDir {
+			script += "rmdir " + setupDir + " 2>/dev/null || true\n"
+		}
+		return script
 	}
 	words := make([]string, len(c.run))
 	for i, w := range c.run {
@@ -43,6 +47,9 @@ func (c *act) do(root string) error {
 	case c.remove != "":
 		if err := os.Remove(root + c.remove); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove file: %w", err)
+		}
+		if filepath.Dir(c.remove) == setupDir {
+			_ = os.Remove(root + setupDir) // a ceiling may lie in it
 		}
 		return nil
 	}

@@ -45,7 +45,8 @@ type setupAnswer struct {
 const (
 	appArmorFile = "/etc/apparmor.d/caisson"
 	sysctlFile   = "/etc/sysctl.d/60-caisson.conf"
-	subidsFile   = "/etc/caisson/subids"
+	setupDir     = "/etc/caisson"
+	subidsFile   = setupDir + "/subids"
 	setupMark    = "# Written by caisson setup; caisson setup --undo removes it.\n"
 )
 

@@ -151,6 +151,7 @@ func TestSetupUndoScripts(t *testing.T) {
 	const want = `usermod --del-subuids 100000-165535 ann
 usermod --del-subgids 165536-231071 bob
 rm -f /etc/caisson/subids
+rmdir /etc/caisson 2>/dev/null || true
 sysctl -q -w kernel.unprivileged_userns_clone=0
 rm -f /etc/sysctl.d/60-caisson.conf
 apparmor_parser -R /etc/apparmor.d/caisson
@@ -243,6 +244,9 @@ func TestSetupGivesRanges(t *testing.T) {
 		t.Errorf("after the undo: %s", diff)
 	}
 	apply(h.undo, 0)
+	if _, err := os.Stat(h.root + setupDir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of the record is there: %v", err)
+	}
 
 	// A change that fails leaves nothing behind.
 	h.usermod = []string{"false"}
@@ -305,5 +309,54 @@ func TestSetupByAnOrdinaryUser(t *testing.T) {
 				t.Errorf("no script: %v\n%s", err, out)
 			}
 		}
+	}
+}
+
+// TestSetupForReal is the whole command, as root of a user namespace with an
+// /etc of its own, whose setting bars user namespaces: done, done already, undone.
+func TestSetupForReal(t *testing.T) {
+	testenv.Need(t, "userns", "unshare", "sysctl")
+	const script = `set -e
+		mount -t tmpfs etc /etc
+		setting=/proc/sys/user/max_user_namespaces
+		echo 0 >$setting
+		"$0" setup --print; cat $setting; ls -A /etc
+		"$0" setup; cat $setting; ls -A /etc /etc/sysctl.d
+		"$0" setup
+		"$0" setup --undo; cat $setting; ls -A /etc /etc/sysctl.d
+		"$0" setup --undo`
+	cmd := exec.Command("unshare", "-Urm", "sh", "-c", script, testenv.Binary(t, "caisson"))
+	testenv.AsUser(t, cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const want = `# sysctl: let ordinary users make user namespaces
+mkdir -p /etc/sysctl.d
+cat >/etc/sysctl.d/60-caisson.conf <<'END'
+# Written by caisson setup; caisson setup --undo removes it.
+# was: user.max_user_namespaces = 0
+user.max_user_namespaces = 15000
+END
+sysctl -q -p /etc/sysctl.d/60-caisson.conf
+0
+sysctl: let ordinary users make user namespaces: done
+15000
+/etc:
+sysctl.d
+
+/etc/sysctl.d:
+60-caisson.conf
+nothing to do
+sysctl: give the settings the values that they had: done
+0
+/etc:
+sysctl.d
+
+/etc/sysctl.d:
+nothing to do
+`
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -246,13 +246,14 @@ func first(list []string, n int) string {
 	return strings.Join(list, ", ")
 }
 
-// userNamespacesBarred says which setting keeps an ordinary user from user
-// namespaces, as far as looking can tell; nil if none does.
+// userNamespacesBarred says which setting surely keeps an ordinary user from user
+// namespaces; nil if none does. Whether AppArmor does, only a start can tell: profiles and
+// its own namespaces decide.
 func userNamespacesBarred(f *hostFacts) *api.Error {
 	switch {
 	case f.noUserNS:
 		return f.blocked(stepGuest, unix.ENOSPC)
-	case !f.root && (f.cloneOff || f.appArmorBars()):
+	case !f.root && f.cloneOff:
 		return f.blocked(stepGuest, unix.EPERM)
 	}
 	return nil

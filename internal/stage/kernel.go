@@ -135,7 +135,10 @@ func userNamespaces(host fs.FS, uid int) (strength api.Strength, detail, fix str
 	if barred := userNamespacesBarred(&f); barred != nil {
 		return api.StrengthNone, barred.Message, barred.Hint
 	}
-	return api.StrengthHard, "", "a kernel with CONFIG_USER_NS"
+	if !f.root && f.appArmorBars() {
+		detail = "AppArmor restricts them to programs that have a profile"
+	}
+	return api.StrengthHard, detail, "a kernel with CONFIG_USER_NS"
 }
 
 // isCall reports whether the kernel has a system call, by its answer to arguments

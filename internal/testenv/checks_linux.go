@@ -56,6 +56,7 @@ var checks = map[string]func() error{
 	"setpriv":   tool("setpriv", "--version"),
 	"srt":       tool("srt", "--version"),
 	"strace":    tool("strace", "-o", "/dev/null", "true"),
+	"sysctl":    tool("sysctl", "--version"),
 	"tmux":      tool("tmux", "-V"),
 	"unshare":   tool("unshare", "--version"),
 	"vim":       tool("vim", "--version"),
