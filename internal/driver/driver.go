@@ -134,6 +134,12 @@ type Box interface {
 	// may wait. It returns early only with ctx's error.
 	Wait(ctx context.Context) (Exit, error)
 
+	// Kill ends the box at once and returns when nothing in it lives, as Destroy
+	// does, but what guards the box on the host stays until Destroy: an owner
+	// that removes Spec.Dir between the two leaves nothing, whenever it dies. A driver
+	// whose boxes have no such guard may do all that Destroy does.
+	Kill(ctx context.Context) error
+
 	// Destroy ends the box at once and returns when nothing of it is left on the
 	// host: no process, mount, namespace, cgroup or driver file. It may be repeated, and
 	// does not depend on anything inside. A ctx that ends stops the waiting, not

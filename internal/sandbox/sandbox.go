@@ -170,7 +170,7 @@ func (s *Sandbox) Record(e api.Event) error {
 func (s *Sandbox) Stop() (driver.Exit, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	if err := s.Box.Destroy(ctx); err != nil {
+	if err := s.Box.Kill(ctx); err != nil {
 		return driver.Exit{}, fmt.Errorf("end box: %w", err)
 	}
 	exit, err := s.Box.Wait(ctx)
@@ -185,14 +185,16 @@ func (s *Sandbox) Stop() (driver.Exit, error) {
 func (s *Sandbox) End(keep bool, reason string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
-	err := s.Box.Destroy(ctx)
+	err := s.Box.Kill(ctx)
 	// What the stream says at its end is not news: the box is gone.
 	_ = s.Client.Close()
-	if !keep {
-		return errors.Join(err, s.folder.Remove())
+	if keep {
+		err = errors.Join(err, s.folder.Update(func(r *api.Sandbox) {
+			r.State, r.Reason, r.KeeperPID, r.InitPID = api.StateStopped, reason, 0, 0
+		}), s.folder.Close())
+	} else {
+		err = errors.Join(err, s.folder.Remove())
 	}
-	err = errors.Join(err, s.folder.Update(func(r *api.Sandbox) {
-		r.State, r.Reason, r.KeeperPID, r.InitPID = api.StateStopped, reason, 0, 0
-	}))
-	return errors.Join(err, s.folder.Close())
+	// Last, since it ends the watcher, who would remove what is left if we died.
+	return errors.Join(err, s.Box.Destroy(ctx))
 }

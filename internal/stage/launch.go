@@ -64,7 +64,8 @@ type Process struct {
 	wall      bool // the watcher ended the box for its wall time
 	memory    bool // the watcher ended the box for its memory
 	destroyed bool
-	killed    bool     // Destroy ended the box: it had not ended before
+	killed    bool // Kill ended the box: it had not ended before
+	removed   sync.Once
 	lost      bool     // the watcher died before the box
 	counted   bool     // the group was removed, and reached is what it had counted
 	reached   []string // names of limits
@@ -298,24 +299,34 @@ func (p *Process) kill() {
 	_ = p.group.kill()
 }
 
-// Destroy ends the box and its watcher and returns when both are gone, with the error of
-// what could not be removed. It may be repeated and called concurrently.
+// Kill ends the box and returns when all in it is gone, with the error of what
+// could not be removed. The watcher lives on: it removes the sandbox's folder if the keeper
+// dies before Destroy. It may be repeated and called concurrently.
+func (p *Process) Kill() error {
+	p.mu.Lock()
+	select {
+	case <-p.ended:
+	default:
+		p.killed = true
+		p.kill()
+	}
+	p.mu.Unlock()
+	<-p.ended
+	p.removed.Do(p.removeGroup)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.residue
+}
+
+// Destroy is Kill, and ends the watcher too. It may be repeated and called
+// concurrently.
 func (p *Process) Destroy() error {
 	p.mu.Lock()
 	first := !p.destroyed
 	p.destroyed = true
-	select {
-	case <-p.ended:
-	default:
-		p.killed = p.killed || first
-	}
 	p.mu.Unlock()
+	err := p.Kill()
 	if first {
-		p.kill()
-	}
-	<-p.ended
-	if first {
-		p.removeGroup()
 		// It may have died; then listen has seen it.
 		_, _ = p.control.Write([]byte{keeperDone})
 		_ = kill(p.watchFD)
@@ -324,9 +335,7 @@ func (p *Process) Destroy() error {
 	if first {
 		p.release()
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.residue
+	return err
 }
 
 // LastWords is what a dying guest wrote to its standard error: a defect of

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -260,8 +261,12 @@ func (v *watcher) abandon() error {
 	if err := v.group.remove(); err != nil || v.Dir == "" {
 		return err
 	}
-	if err := os.RemoveAll(v.Dir); err != nil {
-		return fmt.Errorf("remove %s: %w", v.Dir, err)
+	// A keeper that died while it removed the folder had renamed it before.
+	begun, _ := filepath.Glob(filepath.Join(filepath.Dir(v.Dir), ".gone-"+filepath.Base(v.Dir)+"-*"))
+	for _, dir := range append(begun, v.Dir) {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove %s: %w", dir, err)
+		}
 	}
 	return nil
 }

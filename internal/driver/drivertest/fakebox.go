@@ -169,6 +169,9 @@ func (b *fakeBox) Wait(ctx context.Context) (driver.Exit, error) {
 	return b.exit, nil
 }
 
+// Kill does all that Destroy does: nothing guards a fake.
+func (b *fakeBox) Kill(ctx context.Context) error { return b.Destroy(ctx) }
+
 func (b *fakeBox) Destroy(ctx context.Context) error {
 	b.die(driver.Exit{Destroyed: true})
 	b.clear.Do(func() {

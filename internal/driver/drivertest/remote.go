@@ -262,6 +262,8 @@ func (b *nearBox) Wait(ctx context.Context) (driver.Exit, error) {
 	return a.Exit, err
 }
 
+func (b *nearBox) Kill(ctx context.Context) error { return b.Destroy(ctx) }
+
 func (b *nearBox) Destroy(ctx context.Context) error {
 	_, err := b.do(ctx, "destroy")
 	return err

@@ -235,9 +235,15 @@ func (b *box) Wait(ctx context.Context) (driver.Exit, error) {
 }
 
 // Destroy ends the box; see driver.Box.
-func (b *box) Destroy(ctx context.Context) error {
+func (b *box) Destroy(ctx context.Context) error { return until(ctx, b.p.Destroy) }
+
+// Kill ends the box and leaves its watcher; see driver.Box.
+func (b *box) Kill(ctx context.Context) error { return until(ctx, b.p.Kill) }
+
+// until runs f, and returns earlier only if ctx ends.
+func until(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- b.p.Destroy() }()
+	go func() { done <- f() }()
 	select {
 	case err := <-done:
 		return err
