@@ -155,8 +155,8 @@ func (s *Sandbox) blame(err error) error {
 
 // Record appends an event to the sandbox's folder.
 func (s *Sandbox) Record(e api.Event) error {
-	e.Sandbox = s.folder.ID()
-	if err := s.folder.Append(e); err != nil {
+	e, err := s.folder.AppendTold(e)
+	if err != nil {
 		return fmt.Errorf("record event: %w", err)
 	}
 	if s.observe != nil {

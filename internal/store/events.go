@@ -38,15 +38,22 @@ type segment struct {
 // hexadecimal) and, if it is zero, Time are filled in; what a terminal would obey
 // in the texts is escaped. Without an error the event is in the file.
 func (f *Folder) Append(e api.Event) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.append(e); err != nil {
-		return fmt.Errorf("append event of sandbox %s: %w", f.id, err)
-	}
-	return nil
+	_, err := f.AppendTold(e)
+	return err
 }
 
-func (f *Folder) append(e api.Event) error {
+// AppendTold is Append that returns the event as it was written, for whoever tells
+// it on.
+func (f *Folder) AppendTold(e api.Event) (api.Event, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.append(&e); err != nil {
+		return api.Event{}, fmt.Errorf("append event of sandbox %s: %w", f.id, err)
+	}
+	return e, nil
+}
+
+func (f *Folder) append(e *api.Event) error {
 	if f.closed {
 		return os.ErrClosed
 	}
@@ -56,8 +63,8 @@ func (f *Folder) append(e api.Event) error {
 		e.Time = time.Now()
 	}
 	e.Time = e.Time.UTC()
-	escapeEvent(&e)
-	line, err := encodeEvent(&e)
+	escapeEvent(e)
+	line, err := encodeEvent(e)
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}

@@ -237,6 +237,13 @@ func TestReportFollowsNoLink(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d: %s", c.plant, cmd.ProcessState.ExitCode(), c.code, out)
 		}
 	}
+	// Control: the report that was written is one, with what the record adds.
+	r := p.inBox(t, nil, "true")
+	for _, want := range []string{`"seq":1,"time":"20`, `"kind":"exited"`} {
+		if !strings.Contains(r.report, want) {
+			t.Errorf("no %s in %s", want, r.report)
+		}
+	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "whole" {
 		t.Errorf("the file behind the link: %q, %v", b, err)
 	}
