@@ -118,6 +118,7 @@ var blockedHosts = []blockedHost{
 			for l in bin lib lib64; do [ -L /$l ] && ln -s usr/$l $l; done
 			exec unshare -U --map-user=1000 --map-group=1000 --keep-caps -m sh -c '
 				for d in proc dev tmp usr; do mount --rbind /$d $HOME/root/$d || exit 9; done
+				b=$(dirname "$2"); mkdir -p $1$b && mount --rbind $b $1$b || exit 9
 				exec chroot "$@"' sh $root "$@"`,
 		says: "the kernel makes no user namespace in a chroot",
 		fix:  "pivot_root",
