@@ -23,7 +23,7 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 # Tests that need the built binaries find them here.
 export CAISSON_BIN := $(CURDIR)/bin
 
-.PHONY: all build guest demo check lint short cross test ci night race fuzz bench test-vm clean
+.PHONY: all build guest demo check lint short cross test ci night race slow fuzz bench test-vm clean
 
 all: build
 
@@ -72,7 +72,11 @@ test: build
 ci:
 	./.ci/run
 
-night: build race fuzz bench test-vm
+night: build race slow fuzz bench test-vm
+
+# What CAISSON_NIGHT adds: more rounds, larger boxes, the slowest programs.
+slow: build
+	CAISSON_NIGHT=1 go test -count=1 -timeout 60m $(PACKAGES)
 
 race:
 	CGO_ENABLED=1 go test -race -count=1 $(PACKAGES)
