@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -187,7 +188,7 @@ func (r *remover) removeDir(fd int, name string, depth int) error {
 func openOwn(dir int, name string) (*os.File, error) {
 	fd, err := openSameMount(dir, name)
 	if errors.Is(err, unix.EACCES) {
-		if err = unix.Fchmodat(dir, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		if err = unlock(dir, name); err == nil {
 			fd, err = openSameMount(dir, name)
 		}
 	}
@@ -227,6 +228,18 @@ func openSameMount(dir int, name string) (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+// unlock lets the owner of a folder into it. A change of mode that follows no
+// link is a system call since Linux 6.6 only (fchmodat2); a descriptor's link in /proc
+// leads to the folder that was opened, whatever lies at its name by then.
+func unlock(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), 0o700)
 }
 
 func unlink(dir int, name string, flags int) error {

@@ -126,8 +126,13 @@ func (k *keeper) run(ctx context.Context) (int, error) {
 	if ready := k.s.Ready(startCtx); ready != nil {
 		return k.ending(ready)
 	}
-	if err != nil {
+	var refused *guest.StartError
+	switch {
+	case err == nil:
+	case errors.As(err, &refused), startCtx.Err() != nil:
 		return startFailure(&k.o, err)
+	default: // the box ended meanwhile: of its wall time, say
+		return k.ending(err)
 	}
 	if err := k.s.Record(api.Event{Kind: api.EventStarted, Data: map[string]string{
 		"pid": fmt.Sprint(k.proc.PID),
