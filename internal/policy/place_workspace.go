@@ -154,8 +154,11 @@ func systemFolder(p string) bool {
 // ownFolders are the folders from which a later box, or what runs outside of
 // it, is made: whoever writes there is no longer in a box.
 func (r *resolver) ownFolders() []string {
-	return slices.DeleteFunc([]string{r.caller.StateDir, r.caller.ConfigDir, r.caller.GuestDir, path.Dir(CeilingPath)},
-		func(dir string) bool { return dir == "" })
+	own := []string{r.caller.StateDir, r.caller.ConfigDir, r.caller.GuestDir, path.Dir(CeilingPath)}
+	if home := r.caller.AccountHome; path.IsAbs(home) {
+		own = append(own, path.Join(home, ".cache/caisson")) // tomorrow's guest folder, if the environment names another today
+	}
+	return slices.DeleteFunc(own, func(dir string) bool { return dir == "" })
 }
 
 // ownFolder gives the folder of Caisson's that a path is, holds or lies in.

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
@@ -23,12 +25,14 @@ var guestDigest string
 // guestName is the file name of the guest's binary beside caisson.
 const guestName = "caisson-guest"
 
+const rootDir = "/var/lib/caisson"
+
 // Dir is the folder that Guest keeps the guest in: root's is
 // /var/lib/caisson, a user's $XDG_CACHE_HOME/caisson or ~/.cache/caisson. It is
 // not the state's, which often lies where nothing may be executed.
 func Dir(getenv func(string) string, uid int) (string, error) {
 	if uid == 0 {
-		return "/var/lib/caisson", nil
+		return rootDir, nil
 	}
 	dir := getenv("XDG_CACHE_HOME")
 	if dir == "" && getenv("HOME") != "" {
@@ -50,7 +54,7 @@ func Guest(dir string) (string, error) {
 	}
 	if guestDigest != "" {
 		p := filepath.Join(dir, "guest-"+guestDigest)
-		if placed(p) {
+		if placed(p) && (isDefault(dir) || intact(p, guestDigest)) {
 			return p, nil
 		}
 	}
@@ -72,10 +76,30 @@ func Guest(dir string) (string, error) {
 		return "", fmt.Errorf("%s is not the guest of this build", src)
 	}
 	p := filepath.Join(dir, "guest-"+digest)
-	if placed(p) {
+	if placed(p) && (isDefault(dir) || intact(p, digest)) {
 		return p, nil
 	}
 	return p, place(dir, p, data)
+}
+
+// isDefault reports whether dir is the folder that no policy ever opens. Another one
+// is the choice of the environment, today's: yesterday a box may have written there.
+func isDefault(dir string) bool {
+	if os.Geteuid() == 0 {
+		return dir == rootDir
+	}
+	u, err := user.LookupId(strconv.Itoa(os.Geteuid()))
+	return err == nil && filepath.IsAbs(u.HomeDir) && dir == filepath.Join(u.HomeDir, ".cache", "caisson")
+}
+
+// intact reads a placed guest, some MB, and compares its digest.
+func intact(p, digest string) bool {
+	data, err := os.ReadFile(p)
+	if err != nil {
+		return false
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]) == digest
 }
 
 // checkDir refuses a folder in which somebody else could put a guest. One that is not

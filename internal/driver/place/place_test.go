@@ -3,6 +3,8 @@
 package place
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
@@ -71,5 +73,26 @@ func TestDir(t *testing.T) {
 		if got != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("Dir(%v, %d) = %q, %v; want %q", c.env, c.uid, got, err, c.want)
 		}
+	}
+}
+
+// TestAPlacedGuestIsReadWhereABoxMayHaveWritten: owner and mode are what a box
+// run by the same user can give a file too.
+func TestAPlacedGuestIsReadWhereABoxMayHaveWritten(t *testing.T) {
+	dir := t.TempDir()
+	if isDefault(dir) {
+		t.Fatal("a folder of the test's is the default")
+	}
+	p := filepath.Join(dir, "guest-x")
+	if err := place(dir, p, []byte("planted")); err != nil {
+		t.Fatal(err)
+	}
+	const planted = "6bd4b2cf3be5f67ba7ca3cd2a3bcdcbd5e4e9a3f0a0b3d4a7c9a1f4f4a1b2c3d"
+	if !placed(p) || intact(p, planted) {
+		t.Error("another content was taken for the guest's")
+	}
+	sum := sha256.Sum256([]byte("planted"))
+	if !intact(p, hex.EncodeToString(sum[:])) {
+		t.Error("the right content was refused")
 	}
 }
