@@ -138,6 +138,9 @@ func (l *lab) watch(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			if ctx.Err() != context.DeadlineExceeded {
+				return // the lab has done its work
+			}
 			fmt.Fprintln(os.Stderr, "lab: out of time")
 			os.Exit(3)
 		case <-tick.C:
