@@ -222,6 +222,7 @@ func TestDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer null.Close() // also keeps it from being collected, and so closed, before it is sent
 	fds := []int{int(null.Fd()), int(writes[0].Fd()), int(writes[1].Fd())}
 	padding := strings.Repeat("p", 3*frameSize) // in parts
 	p := mustStart(t, c, Command{Argv: []string{"fds", "one", "two", padding}, Descriptors: fds})
