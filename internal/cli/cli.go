@@ -47,8 +47,8 @@ func Main(args []string) int {
 	if errors.As(err, &code) {
 		return int(code)
 	}
-	if !a.ui.json {
-		a.ui.json = wantsJSON(args) // the failure may stand before the flag
+	if wantsJSON(args) { // the failure may stand before the flag
+		a.ui.json = true
 	}
 	for _, e := range asErrors(err) {
 		a.ui.fail(e)
