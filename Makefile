@@ -1,4 +1,5 @@
 # make        builds bin/caisson and its guest: needs Go and make, nothing else.
+# make probe-wasm  builds bin/caisson-probe.wasm, the benchmark's program for WASI.
 # make demo   builds, then runs a command in a box and shows what it cannot see.
 # make check  what to run before every commit: vet, lint, layers, short tests, cross-compiles.
 # make test   all tests as who you are.
@@ -23,7 +24,7 @@ GOFUMPT     := mvdan.cc/gofumpt@v0.12.0
 # Tests that need the built binaries find them here.
 export CAISSON_BIN := $(CURDIR)/bin
 
-.PHONY: all build guest demo check lint short cross test ci night race slow fuzz bench test-vm clean
+.PHONY: all build guest probe-wasm demo check lint short cross test ci night race slow fuzz bench test-vm clean
 
 all: build
 
@@ -46,6 +47,11 @@ guest:
 	@size=$$(wc -c < bin/caisson-guest); if [ "$$size" -ge $(GUEST_MAX) ]; then \
 		echo "bin/caisson-guest has $$size bytes: it must stay under $(GUEST_MAX)" >&2; rm -f bin/caisson-guest; exit 1; fi
 
+# The rows of the benchmark that a box for WASI has an object for.
+probe-wasm:
+	@mkdir -p bin
+	GOOS=wasip1 GOARCH=wasm $(GO_BUILD) -buildvcs=false -ldflags "$(STRIP)" -o bin/caisson-probe.wasm ./escape/probe
+
 demo: build
 	bin/caisson run -- sh docs/demo.sh
 
@@ -65,6 +71,7 @@ cross:
 	GOOS=windows GOARCH=amd64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson
 	GOOS=linux GOARCH=arm64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson
 	GOOS=linux GOARCH=arm64 $(GO_BUILD) -buildvcs=false -o /dev/null ./cmd/caisson-guest
+	GOOS=wasip1 GOARCH=wasm $(GO_BUILD) -buildvcs=false -o /dev/null ./escape/probe
 
 test: build
 	go test -count=1 $(PACKAGES)

@@ -84,7 +84,7 @@ var owners = map[string][]string{
 	"github.com/rogpeppe/go-internal":        {"tests"},
 	"github.com/spf13/cobra":                 {"internal/cli"},
 	"github.com/spf13/pflag":                 {"internal/cli"},
-	"github.com/tetratelabs/wazero":          {"internal/driver/wasm"},
+	"github.com/tetratelabs/wazero":          {"internal/driver/wasm", "tests"},
 	"go.yaml.in/yaml/v4":                     {"internal/policy"},
 	"golang.org/x/sys":                       {"any"},
 	"gvisor.dev/gvisor":                      {"internal/egress"},

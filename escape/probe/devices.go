@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/caisson-dev/caisson/escape"
 	"golang.org/x/sys/unix"
@@ -107,16 +106,4 @@ func printFacts(job escape.Job) {
 			tell(p, read(p))
 		}
 	}
-}
-
-// clockStep prints the smallest step of the clock that it sees.
-func clockStep(escape.Job) {
-	least := time.Hour
-	for range 100000 {
-		a := time.Now()
-		if d := time.Since(a); d > 0 && d < least {
-			least = d
-		}
-	}
-	fmt.Println("step", least)
 }

@@ -1,18 +1,17 @@
-//go:build linux
+//go:build linux || wasip1
 
 package main
 
 import (
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caisson-dev/caisson/escape"
-	"golang.org/x/sys/unix"
 )
 
 // fsOps performs file operations written in the row, separated by ";":
@@ -64,13 +63,13 @@ func fsOp(job escape.Job, f []string) error {
 	case "chdir":
 		return os.Chdir(p)
 	case "fifo":
-		return unix.Mkfifo(p, 0o644)
+		return mkfifo(p)
 	case "chmod":
 		mode, err := strconv.ParseUint(f[1], 8, 32)
 		if err != nil {
 			return err
 		}
-		return unix.Chmod(two(), uint32(mode))
+		return chmod(two(), uint32(mode))
 	}
 	return fmt.Errorf("unknown operation %s", f[0])
 }
@@ -79,6 +78,10 @@ func read(p string) error {
 	b, err := os.ReadFile(p)
 	if err == nil {
 		show(b)
+		return nil
+	}
+	if readRaw(p) == nil {
+		return nil
 	}
 	return err
 }
@@ -98,11 +101,14 @@ func poll(p string) error {
 }
 
 func put(p string, flags int, text string) error {
-	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil && writeRaw(p, text) != nil {
 		return err
 	}
 	f, err := os.OpenFile(p, flags, 0o755)
 	if err != nil {
+		if writeRaw(p, text) == nil {
+			return nil
+		}
 		return err
 	}
 	defer f.Close()
@@ -110,69 +116,10 @@ func put(p string, flags int, text string) error {
 	return err
 }
 
-// procRoot looks for the file of the row below the root and the working
-// folder of every process that it can name.
-func procRoot(job escape.Job) {
-	p := path(job, job.Arg)
-	pids := []string{"self", "thread-self", "1", "2", "3", strconv.Itoa(os.Getppid())}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		if _, err := strconv.Atoi(e.Name()); err == nil && len(pids) < 64 {
-			pids = append(pids, e.Name())
-		}
-	}
-	for _, pid := range pids {
-		tell(pid, read("/proc/"+pid+"/root"+p))
-		tell(pid, read("/proc/"+pid+"/cwd/../../.."+p))
-	}
-}
-
 // readCwd reads relative to the folder that the program was started in.
 func readCwd(job escape.Job) {
 	for _, up := range []string{"./", "../", "../../", "../../../"} {
 		tell(up, read(up+job.Arg))
-	}
-}
-
-// readFDs reads from every inherited descriptor, and below each that is a folder.
-func readFDs(job escape.Job) {
-	for fd := 3; fd < 64; fd++ {
-		buf := make([]byte, 256)
-		if n, err := unix.Pread(fd, buf, 0); err == nil && n > 0 {
-			show(buf[:n])
-		}
-		sub, err := unix.Openat(fd, job.Arg, unix.O_RDONLY, 0)
-		if err != nil {
-			continue
-		}
-		if n, err := unix.Read(sub, buf); err == nil && n > 0 {
-			show(buf[:n])
-		}
-		_ = unix.Close(sub)
-	}
-}
-
-// openHandle opens a file by the handle that the host wrote into the job.
-func openHandle(job escape.Job) {
-	raw, err := hex.DecodeString(job.Facts["handle"])
-	if err != nil {
-		tell("handle", err)
-		return
-	}
-	kind, _ := strconv.ParseInt(job.Facts["handle_type"], 10, 32)
-	mnt, err := unix.Open(job.WS, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		tell("open workspace", err)
-		return
-	}
-	fd, err := unix.OpenByHandleAt(mnt, unix.NewFileHandle(int32(kind), raw), unix.O_RDONLY)
-	tell("open_by_handle_at", err)
-	if err != nil {
-		return
-	}
-	buf := make([]byte, 256)
-	if n, err := unix.Read(fd, buf); err == nil {
-		show(buf[:n])
 	}
 }
 
@@ -186,32 +133,16 @@ func flip(job escape.Job) {
 			_ = os.Mkdir(dir, 0o755)
 			_ = os.RemoveAll(dir)
 			_ = os.Symlink(out, dir)
+			runtime.Gosched() // where there is one thread, the writer's turn
 		}
 	}()
 	rounds := 0
 	for time.Now().Before(stop) && rounds < 20000 {
 		_ = put(dir+"/"+job.Name, os.O_CREATE|os.O_WRONLY, job.Marker)
 		rounds++
+		runtime.Gosched()
 	}
 	fmt.Println("rounds", rounds)
-}
-
-// remount tries to make a read-only mount writable, then writes into it.
-func remount(job escape.Job) {
-	dir := path(job, job.Arg)
-	tell("remount", unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND, ""))
-	tell("mount_setattr", unix.MountSetattr(-1, dir, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}))
-	tell("write", put(dir+"/"+job.Name, os.O_CREATE|os.O_WRONLY, job.Marker))
-	tell("write in a user namespace", inUserNS(job, "remount-inner", dir))
-}
-
-// makeDevices leaves a set-user-id program and a device node in the workspace.
-func makeDevices(job escape.Job) {
-	p := job.WS + "/" + job.Name
-	tell("write", put(p, os.O_CREATE|os.O_WRONLY, "x"))
-	tell("chown", unix.Chown(p, 0, 0))
-	tell("chmod", unix.Chmod(p, 0o4755))
-	tell("mknod", unix.Mknod(p+".dev", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 }
 
 // terminalEscapes prints sequences that a terminal would act on.

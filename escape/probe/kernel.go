@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"time"
 
 	"github.com/caisson-dev/caisson/escape"
 	"golang.org/x/sys/unix"
@@ -97,15 +96,7 @@ func kernelCalls() (map[string][][]call, [][]byte) {
 
 // benign is a small ordinary program: files, a pipe, a child, memory, time.
 func benign(job escape.Job) {
-	p := job.WS + "/" + job.Name
-	for range 3 {
-		_ = os.WriteFile(p, []byte("x"), 0o644)
-		_, _ = os.ReadFile(p)
-		_, _ = os.Stat(p)
-		_, _ = os.ReadDir(job.WS)
-		_ = os.Rename(p, p+".2")
-		_ = os.Remove(p + ".2")
-	}
+	benignFiles(job)
 	r, w, err := os.Pipe()
 	if err == nil {
 		_, _ = w.Write([]byte("x"))
@@ -116,10 +107,7 @@ func benign(job escape.Job) {
 	if pid, err := forkPause(1); err == nil {
 		reap(pid)
 	}
-	b := make([]byte, 4<<20)
-	b[0] = 1
-	runtime.KeepAlive(b)
-	time.Sleep(time.Millisecond)
+	benignMemory()
 }
 
 // hostile is benign and then every kernel class.

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux || wasip1
 
 // Command probe is the program inside: one static binary with an action per
 // probe, raw system calls, no shell. Its job comes on standard input; what it
@@ -6,6 +6,9 @@
 //
 // The same binary is the lab's own tool outside the box (lab, gate, decoy,
 // weakbox, terminal), and `probe bench` is the benchmark on its own: one file to build, and to carry.
+//
+// Built for WASI it has the actions that such a box has an object for, and
+// says of the others that they mean nothing there.
 package main
 
 import (
@@ -46,13 +49,12 @@ func main() {
 // and stays until its input ends if it was asked to.
 func perform(job escape.Job, in io.Reader) int {
 	fmt.Println("@start " + job.Token)
-	if strings.HasSuffix(job.Action, "-inner") {
-		innerActions(job)
+	if inner(job) {
 		return 0
 	}
 	act, ok := actions()[job.Action]
 	if !ok {
-		fmt.Println("unknown action", job.Action)
+		fmt.Println("no such action here:", job.Action)
 		return 2
 	}
 	act(job)
@@ -61,71 +63,6 @@ func perform(job escape.Job, in io.Reader) int {
 		_, _ = io.Copy(io.Discard, in)
 	}
 	return 0
-}
-
-// actions maps an action's name to what the program does.
-func actions() map[string]func(escape.Job) {
-	return map[string]func(escape.Job){
-		"noop":     func(escape.Job) {},
-		"fs":       fsOps,
-		"procroot": procRoot,
-		"readcwd":  readCwd,
-		"fds":      readFDs,
-		"handle":   openHandle,
-		"flip":     flip,
-		"remount":  remount,
-		"mkdev":    makeDevices,
-		"escapes":  terminalEscapes,
-		"gitrefs":  gitRefs,
-		"env":      printEnv,
-		"signal":   signalDecoy,
-		"environ":  readEnviron,
-		"tiocsti":  pushTerminal,
-		"seize":    seizeDecoy,
-		"sibling":  seizeSibling,
-		"pidfd":    stealDescriptors,
-		"ps":       listProcesses,
-		"sysctl":   writeSysctl,
-		"kern":     kernelClass,
-		"benign":   benign,
-		"hostile":  hostile,
-		"devices":  openDevices,
-		"kvm":      openKVM,
-		"blockdev": readBlockDevice,
-		"vsock":    dialVsock,
-		"suid":     runSetuid,
-		"filecaps": runFileCaps,
-		"usernsfs": userNSActs,
-		"setns":    joinNamespaces,
-		"chroot":   chrootTwice,
-		"masked":   readMasked,
-		"tcp":      dialTCP,
-		"udp":      sendUDP,
-		"serve":    serveTCP,
-		"dns":      resolve,
-		"unix":     dialUnix,
-		"abstract": dialAbstract,
-		"listen":   listenAbstract,
-		"sockets":  walkSockets,
-		"fdsock":   writeFDs,
-		"shm":      readShm,
-		"putshm":   putShm,
-		"siblings": readSiblings,
-		"forks":    forks,
-		"memory":   touchMemory,
-		"fill":     fillDisk,
-		"inodes":   manyFiles,
-		"output":   flood,
-		"spin":     spin,
-		"openmany": openMany,
-		"orphans":  orphans,
-		"stay":     stay,
-		"daemon":   daemon,
-		"storm":    storm,
-		"credhelp": askHelpers,
-		"facts":    printFacts,
-		"clock":    clockStep,
-	}
 }
 
 // path expands HOME/, WS/, +HOME, BASE (of the workspace) and NAME in a path of a row.

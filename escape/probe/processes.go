@@ -15,15 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func printEnv(escape.Job) {
-	for _, e := range os.Environ() {
-		fmt.Println(e)
-	}
-	b, err := os.ReadFile("/proc/self/environ")
-	tell("environ", err)
-	show(b)
-}
-
 // decoyPIDs gives the number that the host knows the decoy by and every
 // process here that bears its short name.
 func decoyPIDs(job escape.Job) []int {
@@ -156,33 +147,6 @@ func writeSysctl(job escape.Job) {
 		}
 		tell(p, err)
 	}
-}
-
-// spin uses every processor for the seconds of the row.
-func spin(job escape.Job) {
-	seconds, _ := strconv.Atoi(job.Arg)
-	end := time.Now().Add(time.Duration(seconds) * time.Second)
-	done := make(chan int)
-	for range runtime.NumCPU() {
-		go func() {
-			x := 0
-			for time.Now().Before(end) {
-				x++
-			}
-			done <- x
-		}()
-	}
-	for range runtime.NumCPU() {
-		<-done
-	}
-}
-
-// stay ignores polite signals and outstays its time.
-func stay(job escape.Job) {
-	ignoreSignals()
-	seconds, _ := strconv.Atoi(job.Arg)
-	fmt.Println("\n@ready " + job.Token)
-	time.Sleep(time.Duration(seconds) * time.Second)
 }
 
 // daemon leaves a program behind that beats into a file of the workspace.

@@ -12,11 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func number(job escape.Job) int {
-	n, _ := strconv.Atoi(job.Arg)
-	return n
-}
-
 // forks makes children that do nothing for a while.
 func forks(job escape.Job) {
 	made := 0
@@ -43,48 +38,6 @@ func touchMemory(job escape.Job) {
 		}
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1
-		}
-	}
-}
-
-// fillDisk writes MiB into the workspace.
-func fillDisk(job escape.Job) {
-	f, err := os.OpenFile(job.WS+"/"+job.Name, os.O_CREATE|os.O_WRONLY, 0o644)
-	tell("open", err)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	b := bytes.Repeat([]byte("x"), 1<<20)
-	for range number(job) {
-		if _, err := f.Write(b); err != nil {
-			tell("write", err)
-			return
-		}
-	}
-}
-
-// manyFiles makes empty files in the workspace.
-func manyFiles(job escape.Job) {
-	dir := job.WS + "/" + job.Name
-	tell("mkdir", os.Mkdir(dir, 0o755))
-	for i := range number(job) {
-		fd, err := unix.Open(dir+"/"+strconv.Itoa(i), unix.O_CREAT|unix.O_WRONLY, 0o644)
-		if err != nil {
-			tell("create", err)
-			return
-		}
-		_ = unix.Close(fd)
-	}
-}
-
-// flood writes MiB to standard output.
-func flood(job escape.Job) {
-	line := append(bytes.Repeat([]byte("x"), 1023), '\n')
-	b := bytes.Repeat(line, 1024)
-	for range number(job) {
-		if _, err := os.Stdout.Write(b); err != nil {
-			return
 		}
 	}
 }
