@@ -49,6 +49,11 @@ func runHeld(t *trial) error {
 	if err != nil {
 		return err
 	}
+	if t.onStart != nil && b.await(lineStart, boxTime) {
+		if err := t.onStart(); err != nil {
+			return err
+		}
+	}
 	if b.ready() {
 		t.during = t.observe()
 	} else if t.during = t.observe(); !t.during.breached {

@@ -3,6 +3,7 @@ package escape
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,7 +48,7 @@ func checkExpected(corpus []Probe, text string) (wrong []string) {
 			say("no such row")
 		case f[3] != "any" && f[3] != "user" && f[3] != "root":
 			say("uid")
-		case f[4] != "held" && f[4] != "flagged" && f[4] != "accepted":
+		case f[4] != "held" && f[4] != "flagged" && f[4] != "accepted" && f[4] != "n/a":
 			say("expected")
 		case f[4] != "held" && f[5] == "":
 			say("no reason")
@@ -58,6 +59,20 @@ func checkExpected(corpus []Probe, text string) (wrong []string) {
 	return wrong
 }
 
+// missingExpected lists the rows for the process tier of which a text of
+// expected.tsv expects nothing.
+func missingExpected(corpus []Probe, text string) (missing []string) {
+	for _, p := range corpus {
+		for _, uid := range []string{"user", "root"} {
+			line := regexp.MustCompile(`(?m)^` + p.ID + `\tprocess\tdirect\t(any|` + uid + `)\t`)
+			if strings.Contains(p.Tiers, "P") && !line.MatchString(text) {
+				missing = append(missing, p.ID+" as "+uid)
+			}
+		}
+	}
+	return missing
+}
+
 func TestExpected(t *testing.T) {
 	text, err := os.ReadFile("expected.tsv")
 	if err != nil {
@@ -65,6 +80,9 @@ func TestExpected(t *testing.T) {
 	}
 	for _, w := range checkExpected(corpus(t), string(text)) {
 		t.Error(w)
+	}
+	if m := missingExpected(corpus(t), string(text)); m != nil {
+		t.Errorf("nothing is expected of %q", m)
 	}
 }
 
@@ -75,6 +93,7 @@ func TestExpectedIsStrict(t *testing.T) {
 		"an uid":        "FSR-01\tprocess\tdirect\tme\theld\t",
 		"a word":        "FSR-01\tprocess\tdirect\tany\tbreached\tso it is",
 		"no reason":     "INF-02\tprocess\tdirect\tany\taccepted\t",
+		"n/a, and why":  "INF-02\tprocess\tdirect\tany\tn/a\t",
 		"too severe":    "FSR-01\tprocess\tdirect\tany\taccepted\tso it is",
 		"twice":         "FSR-01\tprocess\tdirect\tany\theld\t\nFSR-01\tprocess\tdirect\troot\theld\t",
 		"column beside": "FSR-01\tprocess\tdirect\tany\theld\t\t",
@@ -85,5 +104,9 @@ func TestExpectedIsStrict(t *testing.T) {
 	}
 	if w := checkExpected(corpus(t), header+"FSR-01\tprocess\tdirect\tany\taccepted\tloss nested: asked for"); w != nil {
 		t.Error(w)
+	}
+	if m := missingExpected(corpus(t), header+"FSR-01\tprocess\tdirect\troot\theld\t"); !slices.Contains(m, "FSR-01 as user") ||
+		slices.Contains(m, "FSR-01 as root") || !slices.Contains(m, "FSR-02 as root") {
+		t.Errorf("missing are %q", m)
 	}
 }

@@ -28,6 +28,8 @@ type spec struct {
 	Caisson string        `json:"caisson,omitempty"`
 	Root    bool          `json:"root"` // the lab's root is the machine's
 	Limit   time.Duration `json:"limit"`
+	Group   string        `json:"group,omitempty"`    // the lab's control group on the machine
+	NoGroup string        `json:"no_group,omitempty"` // why there is none
 }
 
 // A lab is a machine of its own for probes: process 1 of its own namespaces,

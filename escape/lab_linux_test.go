@@ -118,13 +118,31 @@ func TestBubblewrap(t *testing.T) {
 	}
 }
 
+// A weak box lets through what it is the control of, and nothing beside: the
+// supervisor refuses a path that stays as it is.
+func TestWeakBoxesAreWeakInOnePlace(t *testing.T) {
+	testenv.Need(t, "root", "cgroup-v1")
+	t.Parallel()
+	targets := []string{"weakbox:notify-continue", "weakbox:cgroup-rw", "weakbox:rw"}
+	results := run(t, escape.Options{Targets: targets, Filter: "FSR-01,KRN-19,PRC-11", Seed: rand.Uint64()})
+	for i, want := range []string{"held breached held", "held held breached", "held held held"} {
+		var got []string
+		for _, id := range []string{"FSR-01", "KRN-19", "PRC-11"} {
+			got = append(got, results[targets[i]+" "+id].Verdict.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s is %q, want %q", targets[i], got, want)
+		}
+	}
+}
+
 // An ordinary user gets a lab too, with the rows that need no root.
 func TestLabOfAnOrdinaryUser(t *testing.T) {
 	testenv.Need(t, "userns")
 	t.Parallel()
 	probe := testenv.Binary(t, "caisson-probe")
 	cmd := exec.CommandContext(t.Context(), probe, "bench", "--probe", probe, "--peer", "bare", "--json",
-		"--filter", "FSR-01,FSW-02,PER-05,NET-03,IPC-06,TEN-04,KRN-01,CAP-02")
+		"--filter", "FSR-01,FSW-02,PER-05,NET-03,IPC-06,TEN-04,KRN-01,CAP-02,PRC-11")
 	testenv.AsUser(t, cmd)
 	var errs strings.Builder
 	cmd.Stderr = &errs
@@ -141,7 +159,7 @@ func TestLabOfAnOrdinaryUser(t *testing.T) {
 	}
 	for id, want := range map[string]string{
 		"FSR-01": "breached", "FSW-02": "breached", "PER-05": "breached", "NET-03": "breached", "IPC-06": "breached",
-		"TEN-04": "breached", "KRN-01": "n/a", "CAP-02": "n/a",
+		"TEN-04": "breached", "KRN-01": "n/a", "CAP-02": "n/a", "PRC-11": "n/a",
 	} {
 		if got[id] != want {
 			t.Errorf("%s is %q, want %q", id, got[id], want)
@@ -203,7 +221,7 @@ func TestAKilledLabLeavesNothing(t *testing.T) {
 			cancel()
 			victim := cmd.Process.Pid
 			if i%2 == 1 { // the lab itself, not the benchmark that started it
-				victim = child(victim)
+				victim = labOf(victim)
 			}
 			if victim > 0 {
 				_ = syscall.Kill(victim, syscall.SIGKILL)
@@ -231,12 +249,13 @@ func TestAKilledLabLeavesNothing(t *testing.T) {
 	}
 }
 
-// child gives a child of a process, 0 if it has none.
-func child(pid int) int {
+// labOf gives the lab that a benchmark started, 0 if there is none yet.
+func labOf(pid int) int {
 	for _, task := range glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) {
 		b, _ := os.ReadFile(task)
 		for _, f := range strings.Fields(string(b)) {
-			if n, err := strconv.Atoi(f); err == nil {
+			if line, _ := os.ReadFile("/proc/" + f + "/cmdline"); strings.HasSuffix(string(line), "\x00lab\x00") {
+				n, _ := strconv.Atoi(f)
 				return n
 			}
 		}

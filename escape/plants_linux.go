@@ -43,6 +43,7 @@ func plants() map[string]func(*trial, string) error {
 		"needroot":    needRoot,
 		"exists":      needFile,
 		"nouserns":    plantNoUserNS,
+		"group":       plantGroup,
 	}
 }
 

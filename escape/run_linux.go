@@ -80,10 +80,23 @@ func settle(before hostState) []string {
 // runLab starts the lab and reads its verdicts. The calling thread is the
 // lab's parent: with it dies the lab. The lab's pid namespace is told, so that
 // what is left of it can be found.
-func runLab(ctx context.Context, o Options, ids []string, r *Report, namespace *string) error {
+func runLab(ctx context.Context, o Options, ids []string, r *Report, namespace *string) (bad error) {
+	group, noGroup := "", ""
+	if plantsGroup(ids) {
+		g, err := newLabGroup(ctx, o.Lab)
+		switch {
+		case errors.Is(err, errNoGroup):
+			noGroup = err.Error()
+		case err != nil:
+			return err
+		default:
+			group = g.path
+			defer func() { bad = errors.Join(bad, g.close()) }()
+		}
+	}
 	task, err := json.Marshal(spec{
 		Targets: o.Targets, IDs: ids, Seed: o.Seed, Rounds: o.Rounds, Probe: o.Probe, Caisson: o.Caisson,
-		Root: r.Root, Limit: o.Limit,
+		Root: r.Root, Limit: o.Limit, Group: group, NoGroup: noGroup,
 	})
 	if err != nil {
 		return fmt.Errorf("write the lab's task: %w", err)
@@ -124,7 +137,6 @@ func runLab(ctx context.Context, o Options, ids []string, r *Report, namespace *
 	*namespace = pidNamespace(cmd.Process.Pid)
 	_, _ = stdin.Write(append(task, '\n')) // if it is gone, Wait says why
 	dec := json.NewDecoder(verdicts)
-	var bad error
 	for {
 		var v Result
 		if err := dec.Decode(&v); err != nil {

@@ -60,6 +60,11 @@ func (l *lab) makeTargets() (map[string]target, error) {
 				return nil, fmt.Errorf("target %s: the benchmark is not run as root", name)
 			}
 			all[name] = ours{root: name == "ours-root"}
+		case strings.HasPrefix(name, "weakbox:"): // to see that a control breaches its own row, and no other
+			if !l.Root || !slices.Contains(weakKinds(), strings.TrimPrefix(name, "weakbox:")) {
+				return nil, fmt.Errorf("target %s: no such weak box, or the benchmark is not run as root", name)
+			}
+			all[name] = weak{kind: strings.TrimPrefix(name, "weakbox:")}
 		default:
 			return nil, fmt.Errorf("unknown target %s (known: %s)", name, strings.Join(Targets(), ", "))
 		}

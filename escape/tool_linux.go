@@ -21,6 +21,10 @@ func Tool(args []string) int {
 		"lab":      labMain,
 		"gate":     gate,
 		"weakbox":  weakBox,
+		"notified": notified,
+
+		"groupwatch": groupWatch,
+
 		"terminal": terminal,
 		"launcher": launcher,
 		"decoy":    decoy,

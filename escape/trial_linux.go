@@ -41,6 +41,8 @@ type trial struct {
 	listeners        []net.Listener
 	own              []*os.File // the lab's own, not passed on
 	calls            []sysCall
+	group            string          // the control group that the lab's box is put in
+	groups           map[string]bool // the control groups that the program began in
 	probeDev         uint64
 	probeIno         uint64
 	during           outcome // what was seen while the box lived

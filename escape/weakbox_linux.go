@@ -19,7 +19,7 @@ type weak struct{ kind string }
 func weakKinds() []string {
 	return []string{
 		"keep-cwd", "cap_dac_read_search", "cap_sys_admin", "rw", "root", "cap_mknod", "privileged", "no-nnp", "map-root",
-		"chroot-only", "unmask", "mount-ctl",
+		"chroot-only", "unmask", "mount-ctl", notifyContinue, "cgroup-rw",
 	}
 }
 
@@ -30,6 +30,8 @@ type weakSpec struct {
 	Kind     string
 	UID, GID int
 	WS, Dir  string
+	Home     string
+	Group    string // the control group that the box is put in; empty: none
 	Read     []string
 	Inside   []string
 }
@@ -41,7 +43,7 @@ func (weak) reported(*trial) []string { return nil }
 func (weak) refused(string) bool { return false }
 
 func (w weak) launch(t *trial, inside []string) (launch, error) {
-	b, err := json.Marshal(weakSpec{Kind: w.kind, UID: t.l.uid, GID: t.l.gid, WS: t.ws, Dir: t.dir(), Read: t.grant.read, Inside: inside})
+	b, err := json.Marshal(weakSpec{Kind: w.kind, UID: t.l.uid, GID: t.l.gid, WS: t.ws, Dir: t.dir(), Home: t.l.home, Group: t.group, Read: t.grant.read, Inside: inside})
 	if err != nil {
 		return launch{}, fmt.Errorf("describe weak box: %w", err)
 	}
@@ -57,6 +59,11 @@ func weakBox(args []string) error {
 		return err
 	}
 	runtime.LockOSThread()
+	if s.Group != "" {
+		if err := os.WriteFile(s.Group+"/cgroup.procs", []byte("0"), 0); err != nil {
+			return fmt.Errorf("enter the control group: %w", err)
+		}
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -69,6 +76,9 @@ func weakBox(args []string) error {
 	}
 	if err := weakRoot(s, root); err != nil {
 		return err
+	}
+	if s.Kind == notifyContinue {
+		return supervise(s)
 	}
 	if err := weakPrivileges(s); err != nil {
 		return err
@@ -89,6 +99,11 @@ func weakMounts(s weakSpec, root string) error {
 	if s.Kind == "unmask" {
 		ro = append(ro, "/sys")
 	}
+	if s.Kind == notifyContinue { // the home is there, and the supervisor alone guards it
+		if err := bind(s.Home, root+s.Home, false); err != nil {
+			return err
+		}
+	}
 	for _, d := range append(ro, s.WS, "/dev") {
 		if err := bind(d, root+d, slices.Contains(ro, d) && (s.Kind != "rw" || !slices.Contains(s.Read, d))); err != nil {
 			return err
@@ -96,6 +111,12 @@ func weakMounts(s weakSpec, root string) error {
 	}
 	if s.Kind == "mount-ctl" {
 		if err := bind("/run", root+"/run", false); err != nil {
+			return err
+		}
+	}
+	if s.Kind == "cgroup-rw" && s.Group != "" {
+		// The lab's own group alone, and not the machine's: who leaves it gets no further.
+		if err := bind(filepath.Dir(s.Group), root+"/sys/fs/cgroup/pids", false); err != nil {
 			return err
 		}
 	}
@@ -153,7 +174,7 @@ func weakRoot(s weakSpec, root string) error {
 // what the kind leaves.
 func weakPrivileges(s weakSpec) error {
 	switch s.Kind {
-	case "root", "privileged", "map-root", "chroot-only", "unmask":
+	case "root", "privileged", "map-root", "chroot-only", "unmask", "cgroup-rw":
 		return nil
 	}
 	if s.Kind != "no-nnp" {

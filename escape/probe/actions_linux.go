@@ -69,6 +69,9 @@ func actions() map[string]func(escape.Job) {
 		"facts":    printFacts,
 		"clock":    clockStep,
 		"random":   randomBytes,
+
+		"notifyrace": raceSupervisor,
+		"leavegroup": leaveGroup,
 	}
 }
 
