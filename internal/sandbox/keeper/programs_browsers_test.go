@@ -34,14 +34,16 @@ grep -q 'js 42 255' dom || { cat log; exit 1; }`
 
 // sandboxedScript looks for a renderer in a pid namespace and under a filter of its own.
 const sandboxedScript = `
-chromium --headless=new --disable-gpu --user-data-dir="$HOME/d" --remote-debugging-port=0 "file://$HOME/p.html" 2> log & browser=$!
+chromium --headless=new --disable-gpu --user-data-dir="$HOME/d" --remote-debugging-port=0 "file://$HOME/p.html" > out 2> log & browser=$!
+trap 'kill $browser || true; wait' EXIT
 for i in $(seq 200); do
   for pid in $(pgrep -f type=renderer); do
-    ids=$(sed -n 's/^NSpid://p' /proc/$pid/status | wc -w)
-    filters=$(sed -n 's/^Seccomp_filters:\t//p' /proc/$pid/status)
+    status=$(cat /proc/$pid/status) || continue # it has ended
+    ids=$(echo "$status" | sed -n 's/^NSpid://p' | wc -w)
+    filters=$(echo "$status" | sed -n 's/^Seccomp_filters:\t//p')
     own=$(sed -n 's/^Seccomp_filters:\t//p' /proc/self/status)
     outer=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
-    if [ "$ids" -gt "$outer" ] && [ "$filters" -gt "$own" ]; then kill $browser; wait || true; exit 0; fi
+    if [ "$ids" -gt "$outer" ] && [ "$filters" -gt "$own" ]; then exit 0; fi
   done; sleep 0.1
 done
 cat log; exit 1`

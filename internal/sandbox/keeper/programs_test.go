@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/caisson-dev/caisson/internal/testenv"
 )
@@ -96,7 +97,17 @@ func (p program) control(t *testing.T, c caller) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = filepath.Join(c.home, "ws"), append(c.env, "TMPDIR=/tmp", "PWD="+filepath.Join(c.home, "ws"))
 	c.as(cmd)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	// What it leaves running must not hold the test: it is ended with its group.
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually there is nobody left
+	}
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		t.Fatalf("it does not work outside of a box either: %v\n%s", err, tail(out))
 	}
 }
