@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/caisson-dev/caisson/api"
+	"github.com/caisson-dev/caisson/internal/policy"
 )
 
 // exit ends a call with a code when all that need be said was said.
@@ -203,7 +204,7 @@ func nearest(word string, list []string) string {
 		return "" // nobody mistyped that
 	}
 	for _, name := range list {
-		d := distance(word, name)
+		d := policy.Distance(word, name)
 		if len(word) > 1 && strings.HasPrefix(name, word) {
 			d = min(d, 1)
 		}
@@ -212,29 +213,4 @@ func nearest(word string, list []string) string {
 		}
 	}
 	return best
-}
-
-// distance is the number of letters to insert, remove, replace or swap with
-// their neighbour that turns a into b.
-func distance(a, b string) int {
-	before, last := []int(nil), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row := make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := last[j]
-			if a[i] != b[j] {
-				replace++
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, replace)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
 }

@@ -7,7 +7,7 @@ import "strings"
 func didYouMean(word string, words []string) string {
 	best, near := "", len(word)/2+1
 	for _, w := range words {
-		if n := distance(strings.ToLower(word), w); n < near {
+		if n := Distance(strings.ToLower(word), w); n < near {
 			best, near = w, n
 		}
 	}
@@ -17,9 +17,9 @@ func didYouMean(word string, words []string) string {
 	return "known here: " + strings.Join(words, ", ")
 }
 
-// distance is the number of letters to insert, remove, replace or swap with
-// their neighbour to make b of a.
-func distance(a, b string) int {
+// Distance is the number of letters to insert, remove, replace or swap with
+// their neighbour to make b of a; 64 for words longer than that.
+func Distance(a, b string) int {
 	const most = 64 // longer words are no typing errors
 	if len(a) > most || len(b) > most {
 		return most

@@ -54,7 +54,7 @@ func Guest(dir string) (string, error) {
 	}
 	if guestDigest != "" {
 		p := filepath.Join(dir, "guest-"+guestDigest)
-		if placed(p) && (isDefault(dir) || intact(p, guestDigest)) {
+		if trusted(dir, p, guestDigest) {
 			return p, nil
 		}
 	}
@@ -76,10 +76,15 @@ func Guest(dir string) (string, error) {
 		return "", fmt.Errorf("%s is not the guest of this build", src)
 	}
 	p := filepath.Join(dir, "guest-"+digest)
-	if placed(p) && (isDefault(dir) || intact(p, digest)) {
+	if trusted(dir, p, digest) {
 		return p, nil
 	}
 	return p, place(dir, p, data)
+}
+
+// trusted reports whether p, in dir, is the guest of that digest.
+func trusted(dir, p, digest string) bool {
+	return placed(p) && (isDefault(dir) || intact(p, digest))
 }
 
 // isDefault reports whether dir is the folder that no policy ever opens. Another one
